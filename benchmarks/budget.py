@@ -58,7 +58,7 @@ KEYS = {
     *("sami_runtime/recording/page/data.js came", "sami_runtime/loop/tick.py fed"),
 }
 """Exceptions from SENTENCES as `file name`, because users have these names in their files or their C++ programs."""
-NAMED = (*PACKAGES, "benchmarks", "docs", "examples", "tests")
+FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "tests")
 """Folders whose identifiers are checked."""
 SCRIPTS = (".js", ".html", ".j2", ".cpp", ".hpp")
 """Endings of the files in JavaScript and C++ whose identifiers are checked, but for `*.min.js`, which is not ours."""
@@ -142,7 +142,7 @@ def sentence_names() -> list[str]:
     """Return each place that uses a bare verb or pronoun as an identifier, as `file:line name`."""
     return [
         f"{path.relative_to(ROOT)}:{line} {name}"
-        for folder in NAMED
+        for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*"))
         for line, name in _names_of(path)
         if name.strip("_").lower() in SENTENCES and f"{path.relative_to(ROOT)} {name}" not in KEYS
@@ -213,12 +213,12 @@ def _parts(path: Path, folder: str) -> tuple[str, ...]:
 def _reach(beginnings: Iterable[str]) -> set[str]:
     """Return some modules and all modules that they import, directly or not."""
     reached: set[str] = set()
-    waiting = list(beginnings)
-    while waiting:
-        module = waiting.pop()
+    queue = list(beginnings)
+    while queue:
+        module = queue.pop()
         if module not in reached:
             reached.add(module)
-            waiting += imported(module)
+            queue += imported(module)
     return reached
 
 

@@ -65,9 +65,9 @@ def measured(run: Path) -> dict[str, Any]:
 def measure(runs: list[Path], out: Path) -> None:
     """Measure each run without a line in the file, and append its line."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    done = {json.loads(line)["run"] for line in out.read_text().splitlines()} if out.exists() else set()
+    names = {json.loads(line)["run"] for line in out.read_text().splitlines()} if out.exists() else set()
     for run in runs:
-        if run.name not in done:
+        if run.name not in names:
             line = json.dumps(measured(run))
             with out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")

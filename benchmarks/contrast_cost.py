@@ -48,16 +48,16 @@ def main() -> None:
                 agent.learner.update(buffer, rng, contrast)
                 kind.append(time.perf_counter() - start)
         plain, contrasted = (float(np.median(times[contrast][WARM_UP:])) for contrast in (False, True))
-        added = contrasted / plain - 1.0
+        share = contrasted / plain - 1.0
         results.append(
             {
                 "method": method,
                 "pairing": pairing,
                 "plain_ms": 1e3 * plain,
                 "contrasted_ms": 1e3 * contrasted,
-                "added_to_one": added,
+                "added_to_one": share,
                 "every": agent.config.contrast.every,
-                "added_to_the_average": added / agent.config.contrast.every,
+                "added_to_the_average": share / agent.config.contrast.every,
             }
         )
     if arguments.json:

@@ -48,19 +48,19 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    trained = agent(method="ccm", contrast__trajectories=64, network__hidden_size=64)
-    contrast, buffer = Contrast(trained.policy, INFO_NCE, trained.config.contrast), responses()
-    optimizer = torch.optim.Adam(trained.policy.encoder.parameters(), lr=options.rate)
+    learner = agent(method="ccm", contrast__trajectories=64, network__hidden_size=64)
+    contrast, buffer = Contrast(learner.policy, INFO_NCE, learner.config.contrast), responses()
+    optimizer = torch.optim.Adam(learner.policy.encoder.parameters(), lr=options.rate)
     rng, bounds = np.random.default_rng(0), list[float]()
-    for done in range(1, options.losses + 1):
+    for number in range(1, options.losses + 1):
         loss = contrast.loss(buffer, rng)
         assert loss is not None
         optimizer.zero_grad()
         loss.loss.backward()
         optimizer.step()
         bounds.append(float(loss.bound))
-        if done % 100 == 0:
-            print(f"losses {done - 99:5} to {done:5}: {np.mean(bounds[-100:]):.2f} of {loss.log_k:.2f}", flush=True)
+        if number % 100 == 0:
+            print(f"losses {number - 99:5} to {number:5}: {np.mean(bounds[-100:]):.2f} of {loss.log_k:.2f}", flush=True)
 
 
 if __name__ == "__main__":

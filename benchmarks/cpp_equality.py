@@ -57,10 +57,10 @@ def largest_difference(model: Path, flags: str, compiler: str = "c++") -> tuple[
         command = [compiler, "-std=c++17", "-ffp-contract=off", *flags.split(), f"-DPOLICY={Path(header).stem}"]
         command += ["-include", folder / header, REPLAY, folder / source, "-o", folder / "replay"]
         subprocess.run([*map(str, command)], check=True)
-        done = subprocess.run(
+        process = subprocess.run(
             [str(folder / "replay"), str(folder / "session.csv"), "1"], check=True, capture_output=True, text=True
         )
-    steps, difference = re.match(r"(\d+) steps, largest difference (\S+) ", done.stdout).groups()
+    steps, difference = re.match(r"(\d+) steps, largest difference (\S+) ", process.stdout).groups()
     return int(steps), float(difference)
 
 

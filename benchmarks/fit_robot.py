@@ -62,17 +62,17 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
         hidden = draw_hidden(joints, seed, times=0.5 if name == "go2" else 1.0)
         recording = recorded(hide(nominal, hidden), folder / "run.mcap", episodes, noise=noise, seed=seed)
         log, start = read_log([recording]), time.process_time()
-        fitted = fit_robot(RobotBody(nominal, log.contract), log)
+        result = fit_robot(RobotBody(nominal, log.contract), log)
     true = hidden.numbers()
     rows = []
-    for fit in fitted.parameters:
+    for fit in result.parameters:
         numbers = (true[fit.parameter.field, fit.parameter.of], fit.value, fit.low, fit.high)
         rows.append([fit.parameter.field, fit.parameter.of, *(float(f"{n:.5g}") for n in numbers), fit.verdict])
-    [(nominal_error, error)] = fitted.replay.values()
+    [(nominal_error, error)] = result.replay.values()
     return {
         "seed": seed,
         "cpu_s": round(time.process_time() - start, 1),
-        "windows": fitted.windows,
+        "windows": result.windows,
         "replay_rad": {"nominal": nominal_error.value, "fitted": error.value},
         "parameters": rows,
     }
@@ -159,13 +159,13 @@ def fitted_arm(nominal: Path, hidden: Path, seed: int) -> Path:
     """Excite and record a robot, and write a fitted model as `sami fit-robot` does; return its TOML file."""
     log = read_log([recorded(hidden, hidden.with_name(f"run-{seed}.mcap"), noise=0.0005, seed=seed)])
     body, path = RobotBody(nominal, log.contract), nominal.with_name(f"fitted-{seed}.xml")
-    fitted = fit_robot(body, log)
-    path.write_text(fitted_model(body, fitted, path.parent))
-    path.with_suffix(".toml").write_text(training_document(body, fitted, path))
+    result = fit_robot(body, log)
+    path.write_text(fitted_model(body, result, path.parent))
+    path.with_suffix(".toml").write_text(training_document(body, result, path))
     return path.with_suffix(".toml")
 
 
-def trained(env: Path, seed: int, steps: int, out: Path) -> Teacher:
+def teacher(env: Path, seed: int, steps: int, out: Path) -> Teacher:
     """Train a policy without memory by PPO, as `sami teach --blind`; only its critic reads the tip's position."""
     config = TeacherConfig(env=str(env), seed=seed, rows=64, blind=True)
     return train_teacher(out, config, steps, every=10**9, on_measured=lambda line: None)
@@ -195,15 +195,15 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
     lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as directory:
         nominal = reaching_arm(Path(directory))
-        ranges, hidden, fitted = drawn_arm(nominal), [], []
+        ranges, hidden, models = drawn_arm(nominal), [], []
         for robot in range(robots):
             hidden.append(hide(nominal, draw_hidden(JOINTS, robot), f"hidden-{robot}"))
-            fitted.append(fitted_arm(nominal, hidden[-1], robot))
-        envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [ranges]}
+            models.append(fitted_arm(nominal, hidden[-1], robot))
+        envs = {"nominal": [nominal], "fitted": models, "robot": hidden, "ranges": [ranges]}
         for seed, kind in itertools.product(range(seeds), envs):
             for number, env in enumerate(envs[kind]):
                 start = time.process_time()
-                policy = trained(env, seed, steps, Path(directory) / f"{kind}-{number}-{seed}")
+                policy = teacher(env, seed, steps, Path(directory) / f"{kind}-{number}-{seed}")
                 head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - start, 1)
                 for on in range(robots) if len(envs[kind]) == 1 else [number]:
                     rounded = [round(metres, 5) for metres in distances(policy, hidden[on])]

@@ -62,7 +62,7 @@ def summary(rows, slower):
     return {
         "success": float(np.mean([row["success"] for row in rows])),
         "success_in_150_periods": float(np.mean([row["success"] and row["steps"] * slower <= 150 for row in rows])),
-        "by_task": {task: [sum(done), len(done)] for task, done in tasks.items()},
+        "by_task": {task: [sum(successes), len(successes)] for task, successes in tasks.items()},
         "stopped": sum("stopped" in row for row in rows),
         "steps_of_successes": float(np.mean([row["steps"] for row in rows if row["success"]] or [0])),
         "cycles": cycles,

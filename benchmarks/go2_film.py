@@ -86,13 +86,13 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
 
 
 def frame(
-    both: list[np.ndarray], titles: list[str], fall_steps: list[int], step: int, motor: str, command: str
+    pictures: list[np.ndarray], titles: list[str], fall_steps: list[int], step: int, motor: str, command: str
 ) -> Image.Image:
     """Compose the image of a step."""
     title, small = ImageFont.load_default(17), ImageFont.load_default(14)
     image = Image.new("RGB", (2 * SIZE[0] + GAP, TITLE + SIZE[1] + 26), GROUND)
     draw = ImageDraw.Draw(image)
-    for k, picture in enumerate(both):
+    for k, picture in enumerate(pictures):
         left = k * (SIZE[0] + GAP)
         image.paste(Image.fromarray(picture), (left, TITLE))
         draw.text((left + 10, 10), titles[k], INK, title)
@@ -132,8 +132,8 @@ def main() -> None:
     for k, step in enumerate(steps):
         forward, sideways, turn = left.commands[step, row]
         command = f"{forward:+.1f}, {sideways:+.1f} m/s, {turn:+.1f} rad/s"
-        both, fall_steps = [of_robot[k] for of_robot in images], [int(left.fall_steps[row]), int(right.fall_steps[row])]
-        frames.append(frame(both, options.titles, fall_steps, step, motor, command))
+        pair, fall_steps = [of_robot[k] for of_robot in images], [int(left.fall_steps[row]), int(right.fall_steps[row])]
+        frames.append(frame(pair, options.titles, fall_steps, step, motor, command))
     durations = [round(1000 * EVERY / GO2.rate_hz)] * len(frames)
     durations[-1] += round(1000 * HOLD_S)
     frames[0].save(

@@ -68,9 +68,9 @@ def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
     (folder / "episode.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "run.mcap").unlink(missing_ok=True)
     command = [Path(sys.executable).with_name("sami"), "drive", folder / "episode.json"]
-    done = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode not in (0, STOPPED):
-        raise RuntimeError(f"sami drive ended with {done.returncode}: {done.stdout}{done.stderr}")
+    process = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=120, check=False)
+    if process.returncode not in (0, STOPPED):
+        raise RuntimeError(f"sami drive ended with {process.returncode}: {process.stdout}{process.stderr}")
     places, holds = [], 0
     for _, record in read_recording(folder / "run.mcap").steps:
         places.append(record.observation.values["cube_position"] if record.observation is not None else [np.nan] * 2)
@@ -82,7 +82,7 @@ def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
         "ticks": first,
         "held": holds,
         "of": len(near),
-        "stopped": done.returncode == STOPPED,
+        "stopped": process.returncode == STOPPED,
     }
 
 

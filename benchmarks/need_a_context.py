@@ -298,10 +298,10 @@ def environments_table() -> list[str]:
         else:
             losses = losses_of(document)
             live = " / ".join(score_text(loss.live, document) for loss in losses.values())
-            trained, judged = NOT_MEASURED, verdict(losses)
+            baseline, answer = NOT_MEASURED, verdict(losses)
             if baselines := trained_baselines(path.stem):
-                trained, judged = baselines[0], f"{judged}; {baselines[1]}"
-            cells = [str(document["episodes"]), live, *map(str, losses.values()), trained, judged]
+                baseline, answer = baselines[0], f"{answer}; {baselines[1]}"
+            cells = [str(document["episodes"]), live, *map(str, losses.values()), baseline, answer]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
@@ -344,8 +344,8 @@ def _go2_cells() -> list[str]:
     falls = [f"{blind:.2f} instead of {other:.2f} fall" for blind, other in zip(constant, live, strict=True)]
     listed = " / ".join(f"{share:.2f}" for share in memoryless)
     helpful = any(high < 1.0 for _, _, high in _go2_ratios().values())
-    judged = "it helps" if helpful else "not shown"
-    return [score, *falls, f"a student without memory, one seed: {listed}", f"{judged}: without memory {listed}"]
+    effect = "it helps" if helpful else "not shown"
+    return [score, *falls, f"a student without memory, one seed: {listed}", f"{effect}: without memory {listed}"]
 
 
 def _go2_ratios() -> dict[str, tuple[float, float, float]]:
@@ -513,15 +513,15 @@ def card_line(document: Mapping[str, Any]) -> str:
         f"{SENTENCE}with the mean context instead of its own, the policy loses {percent} (95 % over starts, "
         f"{document['episodes']} episodes, final seed; `python benchmarks/need_a_context.py table`)."
     )
-    judged = verdict(losses)
-    if judged == "no":
+    answer = verdict(losses)
+    if answer == "no":
         return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
-    judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
-    trained = f"A policy that was trained without one is {NOT_MEASURED}."
+    answer = f"that it needs one is {answer}" if answer.startswith("not") else answer
+    baseline = f"A policy that was trained without one is {NOT_MEASURED}."
     if baselines := trained_baselines(document["model"]):
         simpler = f" [`{WITHOUT}`]({WITHOUT}.md) has no context." if document["model"] == PANDA else ""
-        trained = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
-    return f"{text} {judged[0].upper()}{judged[1:]}. {trained}"
+        baseline = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
+    return f"{text} {answer[0].upper()}{answer[1:]}. {baseline}"
 
 
 def go2_line() -> str:

@@ -59,10 +59,10 @@ def main() -> None:
         low, high = interval_over_starts(np.array(means), (0.0, 1.0)) or (math.nan, math.nan)
         text = f"{Path(files[0]).stem}: {sum(results.values())} of {len(results)} [{low:.2f}, {high:.2f}]"
         if files is not groups[0]:
-            both = [episode for episode in results if episode in first]
-            wins, losses = (sum(a[e] and not b[e] for e in both) for a, b in ((results, first), (first, results)))
-            text += f"; of {len(both)} that both had {wins} won, {losses} lost, p = {sign_test(wins, losses):.2g}"
-            by_start = [sum(results[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
+            pairs = [episode for episode in results if episode in first]
+            wins, losses = (sum(a[e] and not b[e] for e in pairs) for a, b in ((results, first), (first, results)))
+            text += f"; of {len(pairs)} that both had {wins} won, {losses} lost, p = {sign_test(wins, losses):.2g}"
+            by_start = [sum(results[e] - first[e] for e in pairs if e[1] == seed) for seed in seeds]
             text += f", by start {flip_test(by_start):.2g}"
         print(text)
 

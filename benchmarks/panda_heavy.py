@@ -107,9 +107,9 @@ def main() -> None:
     print(f"\n| policy | {titles} |\n|---{'|---' * (len(SETS) + 1)}|")
     for title, name in FINAL.items():
         rows = tasks_of(name)
-        alone = ", ".join(f"{rows[HEAVIEST, friction]['success']:.2f}" for friction in heaviest)
+        by_friction = ", ".join(f"{rows[HEAVIEST, friction]['success']:.2f}" for friction in heaviest)
         scores = " | ".join(f"{paper_success(name, of):.3f}" for of in SETS)
-        print(f"| {title} | {scores} | {alone} |")
+        print(f"| {title} | {scores} | {by_friction} |")
     print_by_distance()
 
 

@@ -165,7 +165,7 @@ def _tasks(masses: tuple[float, ...], frictions: tuple[float, ...]) -> list[Task
     return [{"mass": mass, "friction": friction} for mass in masses for friction in frictions]
 
 
-def _named(kind: str, task: Task) -> str:
+def _label(kind: str, task: Task) -> str:
     return f"{kind}, {task['mass']:g} kg, friction {task['friction']:g}"
 
 
@@ -176,16 +176,16 @@ RESPONSES: tuple[MeasuredCommand, ...] = (
         for sign in (1.0, -1.0)
     ),
     MeasuredCommand("fingers", _MIDDLE, _gripper, _WIDTH),
-    *(MeasuredCommand(_named("lift", task), task, _lift, _GRASP) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
-    *(MeasuredCommand(_named("carry", task), task, _carry, _GRASP) for task in _tasks((1.0, 5.0), (1.0,))),
-    *(MeasuredCommand(_named("drag", task), task, _drag, _GRASP) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
+    *(MeasuredCommand(_label("lift", task), task, _lift, _GRASP) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
+    *(MeasuredCommand(_label("carry", task), task, _carry, _GRASP) for task in _tasks((1.0, 5.0), (1.0,))),
+    *(MeasuredCommand(_label("drag", task), task, _drag, _GRASP) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
     *(
-        MeasuredCommand(_named(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
+        MeasuredCommand(_label(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
         for axis in (0, 1)
         for task in _tasks((1.0, 5.0, 10.0, 30.0), (0.1, 1.0, 10.0))
     ),
     MeasuredCommand("drop, 1 kg, friction 1", _MIDDLE, _drop, _GRASP),
-    *(MeasuredCommand(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
+    *(MeasuredCommand(_label("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
 )
 """Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping,
 and pressing on the table; by the cube's mass and the table's friction."""

@@ -75,7 +75,7 @@ def summary(rows):
             outcomes[name] = outcomes.get(name, 0) + count
     return {
         "success": float(np.mean([row["success"] for row in rows])),
-        "by_task": {task: [sum(done), len(done)] for task, done in tasks.items()},
+        "by_task": {task: [sum(successes), len(successes)] for task, successes in tasks.items()},
         "stopped": sum("stopped" in row for row in rows),
         "outcomes": outcomes,
         "missed": sum(row.get("missed", 0) for row in rows),

@@ -64,7 +64,7 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
 
         return change
 
-    def both(first: Change, second: Change) -> Change:
+    def pair(first: Change, second: Change) -> Change:
         def change(values: dict[str, np.ndarray], row: Row, rows: list[Row]) -> None:
             first(values, row, rows)
             second(values, row, rows)
@@ -72,7 +72,7 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
         return change
 
     def reordered(order: np.ndarray) -> Change:
-        return both(setter(POSITIONS, lambda v, *_: v[order]), setter(VELOCITIES, lambda v, *_: v[order]))
+        return pair(setter(POSITIONS, lambda v, *_: v[order]), setter(VELOCITIES, lambda v, *_: v[order]))
 
     def joints(kind: str) -> dict[str, str]:
         return {POSITIONS: kind, VELOCITIES: kind}
@@ -119,7 +119,7 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     add(
         "sign of some joints",
         joints("sign"),
-        both(setter(POSITIONS, lambda v, *_: v * flip), setter(VELOCITIES, lambda v, *_: v * flip)),
+        pair(setter(POSITIONS, lambda v, *_: v * flip), setter(VELOCITIES, lambda v, *_: v * flip)),
     )
     add("joint angles in degrees", {POSITIONS: "degrees"}, setter(POSITIONS, lambda v, *_: v * DEGREES))
     add("gyro in degrees", {GYRO: "degrees"}, setter(GYRO, lambda v, *_: v * DEGREES))

@@ -47,7 +47,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
     values = recipe.model_dump(mode="json", exclude_unset=True)
     quantities = {signal.name: quantity_of(signal.name, signal) for signal in recipe.signals}
 
-    def changed(quantity: str, **changes: Any) -> dict[str, Any] | None:
+    def variant(quantity: str, **changes: Any) -> dict[str, Any] | None:
         """Return the recipe with changed fields of these signals; None if there is no such signal."""
         other = copy.deepcopy(values)
         terms = [term for term in other["signals"] if quantities[term["name"]] in quantity.split("+")]
@@ -56,7 +56,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
         return other if terms else None
 
     def scaled(quantity: str, factor: Any) -> dict[str, Any] | None:
-        return changed(quantity, scale=lambda term: (np.asarray(factor) * np.asarray(term["scale"])).tolist())
+        return variant(quantity, scale=lambda term: (np.asarray(factor) * np.asarray(term["scale"])).tolist())
 
     joints = "joint_positions+joint_velocities"
     orders = {
@@ -66,7 +66,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
     }
     if all(set(t.elements) == set(recipe.action.elements) for t in recipe.signals if quantities[t.name] in joints):
         for name, order in orders.items():
-            other = changed(joints, elements=lambda term, order=order: order(term["elements"]))
+            other = variant(joints, elements=lambda term, order=order: order(term["elements"]))
             if other and other != values and set(order(recipe.action.elements)) == set(recipe.action.elements):
                 yield Fault(f"joints {name}", ("joint order",), policy, other)
     signs = np.where(rng.permutation(len(recipe.action.elements)) < 3, -1.0, 1.0)
@@ -195,14 +195,14 @@ def main() -> None:
     parser.add_argument("policies", nargs="*")
     parser.add_argument("--random", type=int, default=0)
     options = parser.parse_args()
-    trained, random = Tally("trained policies"), Tally("random networks")
+    policies, random = Tally("trained policies"), Tally("random networks")
     for number, text in enumerate(options.policies):
         policy, _, contract = text.partition(",")
         reading = read_policy(Path(policy), Path(contract) if contract else None)
-        trained.add(reading, reading.recipe(text).name, np.random.default_rng(number))
+        policies.add(reading, reading.recipe(text).name, np.random.default_rng(number))
     for seed in range(options.random):
         random.add(random_policy(seed), f"random {seed}", np.random.default_rng(seed))
-    print("\n\n".join(str(tally) for tally in (trained, random) if tally.clean))
+    print("\n\n".join(str(tally) for tally in (policies, random) if tally.clean))
 
 
 if __name__ == "__main__":

@@ -53,9 +53,9 @@ def allocated(session):
     start, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     play(STEADY)
-    ended, peak = tracemalloc.get_traced_memory()
+    end, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return blocks, ended - start, peak - start
+    return blocks, end - start, peak - start
 
 
 def main():

@@ -71,11 +71,11 @@ def measure(model, hz, swaps):
             run.episode(max_steps=10**6, on_step=watch)
         except StopIteration:
             thread.join()
-    alone, during = [], []
+    quiet, during = [], []
     for due, lag in ticks[5:]:
         busy = any(start < due + lag and end > due - 1 / hz for start, end in spans)
-        (during if busy else alone).append(lag)
-    return run.total, alone, during, [end - start for start, end in spans]
+        (during if busy else quiet).append(lag)
+    return run.total, quiet, during, [end - start for start, end in spans]
 
 
 def main():
@@ -85,10 +85,10 @@ def main():
     parser.add_argument("--hz", type=float, default=100.0)
     parser.add_argument("--swaps", type=int, default=100)
     arguments = parser.parse_args()
-    total, alone, during, duration = measure(arguments.model, arguments.hz, arguments.swaps)
+    total, quiet, during, duration = measure(arguments.model, arguments.hz, arguments.swaps)
     print(f"{total.ticks} ticks at {arguments.hz:g} Hz, {total.swaps} swaps, {total.missed} ticks missed")
     print(f"a swap took {1e3 * np.median(duration):.0f} ms, at most {1e3 * max(duration):.0f} ms")
-    for name, lags in (("left alone", alone), ("during swaps", during)):
+    for name, lags in (("left alone", quiet), ("during swaps", during)):
         p50, p99, worst = 1e3 * np.percentile(lags, [50, 99, 100])
         print(f"{name}: {len(lags)} ticks, late by {p50:.3f} ms (p50), {p99:.3f} ms (p99), {worst:.3f} ms (worst)")
 

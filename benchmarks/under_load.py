@@ -138,8 +138,8 @@ def main() -> None:
     for name, reported in rows.items():
         times = "".join(f"{value:>9.0f}" for kind in ("lateness", "policy") for value in reported[kind])
         print(f"{name:<12}{reported['ticks']:>7}{reported['missed']:>8}{times}")
-    for name, why in refused.items():
-        print(f"{name:<12}{why}")
+    for name, reason in refused.items():
+        print(f"{name:<12}{reason}")
 
 
 def row(report: LoopReport) -> dict[str, object]:

@@ -51,8 +51,8 @@ MAIN = "import sys; sys.path[0] = '.'; from sami_cli.app import main; main()"
 
 
 def _out_of_memory() -> None:
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))
+    memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (memory + 2**26, memory + 2**26))
     rest = []
     while True:
         rest.append(bytearray(2**24))

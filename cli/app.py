@@ -99,8 +99,8 @@ class Command(TyperCommand):
             raise typer.BadParameter(f"sami {self.name} prints text only; leave out --json")
         from sami_runtime.user_code import only_named
 
-        named = ctx.params.get("env") or ""
-        with only_named({named, *named.split(",")}):
+        env = ctx.params.get("env") or ""
+        with only_named({env, *env.split(",")}):
             return super().invoke(ctx)
 
 

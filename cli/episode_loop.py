@@ -254,13 +254,13 @@ def run_episodes(plan: Plan) -> None:
             if film is not None and film.is_due(step):
                 film.add(adapter.render(), step, sum(rewards))
 
-        def ended(report: EpisodeReport) -> None:
+        def on_end(report: EpisodeReport) -> None:
             if feed is not None:
                 feed.ended(report)
             if log is not None:
                 log.conclude(report)
 
-        _drive(plan, run, person, watched, on_step, line.clear, ended)
+        _drive(plan, run, person, watched, on_step, line.clear, on_end)
 
 
 def _drive(
@@ -270,7 +270,7 @@ def _drive(
     watched: WatchedModel | None,
     on_step: Callable[[StepRecord, list[float]], None],
     clear: Callable[[], None],
-    ended: Callable[[EpisodeReport], None],
+    on_end: Callable[[EpisodeReport], None],
 ) -> None:
     """Run the episodes one after the other; print a line for each, and the summary."""
     from sami_runtime.errors import SafetyStop
@@ -311,13 +311,13 @@ def _drive(
         clear()
         if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))
-        judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == total)
-        ended(judged)
-        if judged is not report:
-            row |= {"ended": judged.ended.value, "success": judged.success}
+        final_report, running = keyboard.between(run, report, person, pause_s, last=number + 1 == total)
+        on_end(final_report)
+        if final_report is not report:
+            row |= {"ended": final_report.ended.value, "success": final_report.success}
         if JSON.get():
             print(json.dumps(row, default=str), flush=True)
-        if judged.ended is not Ending.REDO:
+        if final_report.ended is not Ending.REDO:
             rows.append(row)
             number += 1
     if target.real and not JSON.get() and (text := episodes.successes(rows)):

@@ -146,9 +146,9 @@ def probed(features: Mapping[str, Mapping[str, float]]) -> str:
 
 def successes(rows: Sequence[Row]) -> str:
     """Return how many of a robot's judged episodes succeeded; empty if none was judged."""
-    judged = [row["success"] for row in rows if row["success"] is not None]
-    unjudged = f"; {len(rows) - len(judged)} were not judged" if len(judged) < len(rows) else ""
-    return f"{sum(judged)} of {len(judged)} episodes succeeded{unjudged}" if judged else ""
+    outcomes = [row["success"] for row in rows if row["success"] is not None]
+    unjudged = f"; {len(rows) - len(outcomes)} were not judged" if len(outcomes) < len(rows) else ""
+    return f"{sum(outcomes)} of {len(outcomes)} episodes succeeded{unjudged}" if outcomes else ""
 
 
 def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:
@@ -159,8 +159,8 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     features = world.features
     shares = [skill.column for skill in world.skills if skill.column is not None]
     has_room = sum(_width(name) + 3 for name in features) <= text_console().width - RESULTS
-    named = features if has_room else ["task"]
-    for name in (*named, "episodes", "success" if world.success else "return", *shares, "steps"):
+    columns = features if has_room else ["task"]
+    for name in (*columns, "episodes", "success" if world.success else "return", *shares, "steps"):
         table.add_column(name, justify="left" if name == "task" else "right")
     marked = any(_mark(row, features, hopeless) for row in rows)
     groups: dict[tuple[str, ...], list[Row]] = {}
@@ -169,11 +169,11 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     for key, same in groups.items():
         mark = _mark(same[0], features, hopeless)
         task = key if has_room else [", ".join(f"{name} {value}" for name, value in zip(features, key, strict=True))]
-        counted, outcome, *means = _means(same, world)
-        table.add_row(*task, counted, outcome + (mark or " " * marked), *means)
+        count, outcome, *means = _means(same, world)
+        table.add_row(*task, count, outcome + (mark or " " * marked), *means)
     table.add_section()
-    counted, outcome, *means = _means(rows, world)
-    table.add_row("all", *[""] * (len(named) - 1), counted, outcome + " " * marked, *means, style="bold")
+    count, outcome, *means = _means(rows, world)
+    table.add_row("all", *[""] * (len(columns) - 1), count, outcome + " " * marked, *means, style="bold")
     print_table(table)
     if marked:
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")

@@ -136,8 +136,8 @@ def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
         if (prefix := ESCAPE_PREFIX.match(pressed, at)) and prefix.end() == len(pressed) and not late:
             return keys, pressed[at:]
         byte = pressed[at : at + 1]
-        named = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}
-        keys += [named.get(byte, byte.decode("ascii", "ignore").lower())]
+        names = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}
+        keys += [names.get(byte, byte.decode("ascii", "ignore").lower())]
         at += 1
     return [key for key in keys if key], b""
 

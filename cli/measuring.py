@@ -58,7 +58,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar during a `with` block; yield a function that advances it by a number."""
     with bars() as bar:
         task = bar.add_task(title, total=total)
-        yield lambda done: bar.advance(task, done)
+        yield lambda count: bar.advance(task, count)
 
 
 @contextmanager

@@ -14,19 +14,19 @@ DEFAULT = "panda"
 """Environment if the user names neither a model nor an environment."""
 
 
-def model_file(named: Path | None) -> Path | None:
+def model_file(path: Path | None) -> Path | None:
     """Return the file at this path, else the shipped model of this name; raise UnknownName if there is neither."""
-    if named is None or named.is_file() or named.name != str(named) or named.suffix:
-        return named
+    if path is None or path.is_file() or path.name != str(path) or path.suffix:
+        return path
     from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import UnknownName
 
     shipped = shipped_models()
-    if named.name in shipped:
-        return shipped[named.name]
-    if not named.exists():
-        raise UnknownName("model", named.name, shipped, "Or give the path of a file, NAME.onnx.")
-    return named
+    if path.name in shipped:
+        return shipped[path.name]
+    if not path.exists():
+        raise UnknownName("model", path.name, shipped, "Or give the path of a file, NAME.onnx.")
+    return path
 
 
 def named_file(name: str) -> Path:

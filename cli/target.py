@@ -72,8 +72,8 @@ def simulator(
             env.unwrapped.source = source
         return make_adapter(spec, env, clock)
 
-    judged = spec.measure is SUCCESS
-    return Target(spec.name, adapter, features, judged, spec.skills, False, spec.engine, spec.tracks)
+    has_success = spec.measure is SUCCESS
+    return Target(spec.name, adapter, features, has_success, spec.skills, False, spec.engine, spec.tracks)
 
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:

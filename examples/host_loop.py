@@ -31,9 +31,9 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
     session.reset()  # a new episode, from the initial state
     start = time.perf_counter()
     for _ in range(steps):
-        passed = max(0, int((time.perf_counter() - start) / period) - tick)
-        skipped, tick = skipped + passed, tick + passed  # never catch up in a burst
-        session.elapse(passed)  # the last action was applied meanwhile, which lookahead files use
+        periods = max(0, int((time.perf_counter() - start) / period) - tick)
+        skipped, tick = skipped + periods, tick + periods  # never catch up in a burst
+        session.elapse(periods)  # the last action was applied meanwhile, which lookahead files use
         deadline = start + tick * period  # absolute, so that the rate does not drift
         time.sleep(max(0.0, deadline - 0.0005 - time.perf_counter()))
         session.prewarm()  # warms up caches and core, changes no state

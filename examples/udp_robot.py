@@ -126,18 +126,18 @@ class Hand:
             self.commanded_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
-                *displacement, opened = message["action"]
+                *displacement, opening = message["action"]
                 self.go(0.05 / 0.04 * np.array(displacement), "action")
-                self.values["gripper_width"] = np.clip(self.values["gripper_width"] + 0.2 * opened, 0.0, 0.08)
+                self.values["gripper_width"] = np.clip(self.values["gripper_width"] + 0.2 * opening, 0.0, 0.08)
         else:
             self.stopped |= "emergency_stop" in message
             self.go(np.zeros(3), "emergency stop" if "emergency_stop" in message else "stop")
 
-    def go(self, velocity: np.ndarray, why: str) -> None:
+    def go(self, velocity: np.ndarray, reason: str) -> None:
         """Set the velocity (3,) [m/s], and print when a motion begins or ends."""
         if velocity.any() != self.velocity.any():
             event = "moves" if velocity.any() else "rests"
-            print(json.dumps({"time": time.monotonic(), event: why, "ignored": self.ignored}), flush=True)
+            print(json.dumps({"time": time.monotonic(), event: reason, "ignored": self.ignored}), flush=True)
         self.velocity = velocity
 
     def move(self) -> None:

@@ -120,11 +120,11 @@ class Pace:
             How many ticks were missed because the last turn took too long.
         """
         self.tick += 1
-        passed = (self._clock.now() - self._start) / self.period
+        periods = (self._clock.now() - self._start) / self.period
         missed = 0
         # A millionth of a period is rounding, not lateness.
-        if passed > self.tick + 1e-6:
-            missed = math.ceil(passed - 1e-6) - self.tick
+        if periods > self.tick + 1e-6:
+            missed = math.ceil(periods - 1e-6) - self.tick
             self.tick += missed
         if prepare and self._clock.now() <= self.due - early:
             self._clock.sleep_until(self.due - early)

@@ -62,7 +62,7 @@ class AdapterChecks:
     @pytest.mark.parametrize("check", [rule.sentence for rule in RULES])
     def test_check(self, check: str) -> None:
         """Make one check."""
-        verdict = self._judged().get(check)
+        verdict = self._all_verdicts().get(check)
         if verdict is None:
             if reason := self._why_not(check):
                 pytest.skip(reason)
@@ -75,9 +75,9 @@ class AdapterChecks:
     def test_it_is_stopped_however_the_check_ends(self) -> None:
         """Check that nothing else went wrong, such as a stop at the end that failed."""
         sentences = {rule.sentence for rule in RULES}
-        assert [verdict for name, verdict in self._judged().items() if name not in sentences] == []
+        assert [verdict for name, verdict in self._all_verdicts().items() if name not in sentences] == []
 
-    def _judged(self) -> dict[str, Verdict]:
+    def _all_verdicts(self) -> dict[str, Verdict]:
         """Return the verdicts on this class's adapter, which is made once."""
         kind = type(self)
         if "_verdicts" not in vars(kind) or kind._verdicts is None:

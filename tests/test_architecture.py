@@ -304,14 +304,14 @@ def test_the_runtime_imports_simulators_only_where_they_are_used():
 
 
 def test_training_uses_of_the_runtime_only_what_its_files_need():
-    used = [
+    uses = [
         (path.relative_to(ROOT), line, name)
         for path in sources("sami_train")
         for line, name in imports(path)
         if name.split(".")[0] == "sami_runtime"
     ]
-    assert used
-    assert [where for where in used if not where[2].startswith(tuple(f"sami_runtime.{room}." for room in BRIDGE))] == []
+    assert uses
+    assert [where for where in uses if not where[2].startswith(tuple(f"sami_runtime.{room}." for room in BRIDGE))] == []
     assert offences("sami_train", ("sami_cli", "cli")) == []
 
 
@@ -377,12 +377,12 @@ def test_nothing_else_starts_a_python():
     """Neither `-m` nor `-c` is safe by itself: both put the current folder first."""
     starters = {"sami_runtime/child.py"}
     again = {"cli/app.py"}  # the same command anew, as its user wrote it
-    named = {"sami_runtime/realtime.py", "sami_runtime/distribution.py"}  # in what a person reads
+    readers = {"sami_runtime/realtime.py", "sami_runtime/distribution.py"}  # in what a person reads
     files = [path for folder in ("sami_runtime", "sami_train", "cli") for path in (ROOT / folder).rglob("*.py")]
     result = {
         str(path.relative_to(ROOT)) for path in files if re.search(r"\bsys\.executable\b", path.read_text("utf-8"))
     }
-    assert result == starters | again | named
+    assert result == starters | again | readers
     spawning = [path for path in files if "get_context(" in path.read_text("utf-8")]
     for path in spawning:
         assert "one_thread()" in ast.unparse(ast.parse(path.read_text("utf-8"))), path

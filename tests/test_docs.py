@@ -44,7 +44,7 @@ import drawings  # noqa: E402
 
 PAGES = ("CONTRIBUTING.md", "docs/how-it-works.md", "docs/index.md")
 ENDS = ("py", "md", "sh", "toml", "txt", "json", "csv", "onnx", "svg", "png")
-NAMED = re.compile(r"[\w.*-]+(?:/[\w.*-]*)+|[\w-]+\.(?:" + "|".join(ENDS) + r")\b")
+FILE_NAME = re.compile(r"[\w.*-]+(?:/[\w.*-]*)+|[\w-]+\.(?:" + "|".join(ENDS) + r")\b")
 """A path in code: parts with slashes, or a file's name."""
 EXAMPLES = {"build/", "limits.toml", "gap.toml", "robot.toml", "run.mcap", "docs/results/"}
 """Files that a user writes, or a command makes."""
@@ -64,7 +64,7 @@ def named(page):
     """Each path that a page names in code, in an indented block or as the target of a link."""
     text = words(page)
     code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^    (.*)$", text, re.MULTILINE)
-    paths = {match.rstrip(".") for part in code for match in NAMED.findall(part.split("#")[0])}
+    paths = {match.rstrip(".") for part in code for match in FILE_NAME.findall(part.split("#")[0])}
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"", text)
     return sorted(paths - EXAMPLES), sorted({a or b for a, b in links if "://" not in (a or b)})
 
@@ -87,7 +87,7 @@ def test_every_module_and_public_name_that_a_page_names_exists(page):
 
 def test_a_path_that_does_not_exist_is_noticed():
     """A guard of the guard."""
-    assert NAMED.findall("sh tests/hashed.sh") == ["tests/hashed.sh"]
+    assert FILE_NAME.findall("sh tests/hashed.sh") == ["tests/hashed.sh"]
     assert not exists("tests/hushed.sh", "CONTRIBUTING.md")
     assert "sami_runtime/loop/episode.py" in named("docs/how-it-works.md")[0]
 
@@ -208,7 +208,7 @@ def test_a_picture_is_the_same_in_light_and_dark_but_for_its_colours(name):
     assert re.sub("#[0-9a-f]{6}", "", light) == re.sub("#[0-9a-f]{6}", "", dark)
     texts = re.findall(r">([^<]+)</text>", light)
     assert texts
-    paths = {path for text in texts for path in NAMED.findall(text)} - EXAMPLES
+    paths = {path for text in texts for path in FILE_NAME.findall(text)} - EXAMPLES
     assert [path for path in paths - {"NAME.onnx"} if not exists(path, "docs/index.md")] == []
 
 
@@ -261,11 +261,11 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
     """Calls of one tick, in the order in which they happen; the deadline is judged between a step and its ruling."""
     session = Session.load(shipped_models()["panda-satesac"])
     adapter = Still(session.contract)
-    gate, telemetry, called = SafetyGate(adapter, session.contract), Telemetry(session.contract), []
+    gate, telemetry, calls = SafetyGate(adapter, session.contract), Telemetry(session.contract), []
 
     class Beat:
         def beat(self):
-            called.append("heartbeat")
+            calls.append("heartbeat")
 
         def __getattr__(self, name):
             return lambda *args, **kwargs: None
@@ -274,7 +274,7 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
         original = getattr(thing, method)
 
         def call(*args, **kwargs):
-            called.append(name)
+            calls.append(name)
             return original(*args, **kwargs)
 
         monkeypatch.setattr(thing, method, call)
@@ -295,9 +295,9 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
         gate=gate,
         telemetry=telemetry,
         watchdog=Beat(),
-        on_step=lambda record: called.append("record"),
+        on_step=lambda record: calls.append("record"),
     )
-    assert called == [name for _, name, _ in drawings.TICK if name != "deadline"]
+    assert calls == [name for _, name, _ in drawings.TICK if name != "deadline"]
     names = [name for _, name, _ in drawings.TICK]
     assert ("step", "deadline") in pairwise(names)
     assert ("deadline", "ruling") in pairwise(names)

@@ -34,11 +34,11 @@ def test_the_docs_have_the_tables_of_trained_baselines(model):
 def test_pandas_tesac_has_every_seed_that_was_trained_like_the_baselines():
     from sami_train.studies.compare.groups import read_runs
 
-    (judged,) = measured.STUDIES[measured.PANDA].groups()["TESAC"].runs[:1]
+    (reference,) = measured.STUDIES[measured.PANDA].groups()["TESAC"].runs[:1]
     seeds = {
         run.seed
         for run in read_runs([ROOT / "results" / "placebo", ROOT / "results" / "panda-100k-one-age"])
-        if run.config | {"seed": 0} == judged.config | {"seed": 0}
+        if run.config | {"seed": 0} == reference.config | {"seed": 0}
     }
     assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(seeds)
 

@@ -97,22 +97,22 @@ class Clock:
     def tick(self) -> None:
         """Count an environment step, and evaluate if due; raise `TimeIsUpError` after the last evaluation."""
         self.steps += 1
-        used = self.used
-        if used < self.budget * self._next / self._points:
+        seconds = self.used
+        if seconds < self.budget * self._next / self._points:
             return
         # A library that updates in bursts may pass several points of the grid at once.
-        self._next = int(used * self._points / self.budget) + 1
-        last = used >= self.budget
+        self._next = int(seconds * self._points / self.budget) + 1
+        last = seconds >= self.budget
         self._evaluate(tuple(self.task.sets) if last else (self.task.curve,))
         if last:
             raise TimeIsUpError
 
     def _evaluate(self, names: Sequence[str]) -> None:
         assert self.actor is not None
-        used, start = self.used, self._seconds()
+        seconds, start = self.used, self._seconds()
         wall = time.perf_counter() - self._wall
         returns = {name: play(self.task, self.actor, self.task.sets[name], self.reads_task) for name in names}
-        point = {"seconds": round(used, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}
+        point = {"seconds": round(seconds, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}
         self.curve.append(point)
         self._paused += self._seconds() - start
 

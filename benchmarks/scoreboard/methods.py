@@ -20,11 +20,11 @@ class Method:
     """Whether the method observes the physics; its score is an upper bound rather than a competitor's."""
 
 
-def _sac(stacked: bool = False, seldom: bool = False) -> Callable[[Clock, int], dict[str, Any]]:
+def _sac(stacked: bool = False, rare_updates: bool = False) -> Callable[[Clock, int], dict[str, Any]]:
     def learn(clock: Clock, seed: int) -> dict[str, Any]:
-        from benchmarks.scoreboard.peers import FRAMES, SELDOM, train_sac
+        from benchmarks.scoreboard.peers import FRAMES, RARE_UPDATES, train_sac
 
-        return train_sac(clock, seed, FRAMES if stacked else 1, SELDOM if seldom else None)
+        return train_sac(clock, seed, FRAMES if stacked else 1, RARE_UPDATES if rare_updates else None)
 
     return learn
 
@@ -60,8 +60,8 @@ METHODS = {
     "skrl-recurrent-sac": Method(_skrl()),
     "sb3-sac-told": Method(_sac(), reads_task=True),
     "sami-sac": Method(_agent("sac"), in_house=True),
-    "sb3-sac-seldom": Method(_sac(stacked=True, seldom=True)),
-    "sb3-sac-told-seldom": Method(_sac(seldom=True), reads_task=True),
+    "sb3-sac-seldom": Method(_sac(stacked=True, rare_updates=True)),
+    "sb3-sac-told-seldom": Method(_sac(rare_updates=True), reads_task=True),
     "skrl-small": Method(_skrl(small=True)),
 }
 """Methods in the order of their runs; every method runs with one seed before the next seed."""

@@ -1,7 +1,7 @@
 """Trains other libraries' learners on the tasks, with the hyperparameters that they or their users published.
 
-This project tuned none of them; `SELDOM` and `SMALL` are deliberate changes. If a library publishes no values for a
-task, the text below the values names the ones used instead.
+This project tuned none of them; `RARE_UPDATES` and `SMALL` are deliberate changes. If a library publishes no values
+for a task, the text below the values names the ones used instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUFFER = 500_000
 
 SAC_ZOO = {"learning_starts": 10_000, "buffer_size": BUFFER}
 """rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v3, the same for all MuJoCo robots; other values are defaults."""
-SELDOM = {"train_freq": 32, "gradient_steps": 4}
+RARE_UPDATES = {"train_freq": 32, "gradient_steps": 4}
 """This project's ratio of updates to steps, instead of one update per step: equal minutes then allow similar steps."""
 
 _PPO = {"n_steps": 512, "policy_kwargs": {"log_std_init": -2.0, "ortho_init": False, "activation_fn": nn.ReLU}}

@@ -61,12 +61,12 @@ def atlas(
         total = check * sum(map(len, spec.tasks.sets.values()))
         with progress("measuring contexts", total) as advance:
             alarms = count(model, spec, check, on_round=advance, profile=profile)
-        judged = None
+        recoveries = None
         if contract.recovery is not None and profile is None:
             tasks = known_tasks(contract.training, spec)
             with progress("changing dynamics", 2 * check * len(tasks)) as advance:
-                judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_TEST, advance)
-        _print(alarms, contract.recovery, judged)
+                recoveries = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_TEST, advance)
+        _print(alarms, contract.recovery, recoveries)
         return
     if "gap" in settings:
         raise SamiError("gap goes with --check; a reference is measured with the profile of the policy's training.")
@@ -94,11 +94,11 @@ def atlas(
     )
 
 
-def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries | None) -> None:
+def _print(alarms: list[Alarms], recovery: Recovery | None, recoveries: Recoveries | None) -> None:
     if JSON.get():
         rows: list[Any] = [row._asdict() for row in alarms]
-        if recovery is not None and judged is not None:
-            rows.append({"time_to_adapt": recovery.model_dump(), **judged.judge(recovery.steps)})
+        if recovery is not None and recoveries is not None:
+            rows.append({"time_to_adapt": recovery.model_dump(), **recoveries.judge(recovery.steps)})
         print(json.dumps(rows, indent=2, default=dict))
         return
     from rich.table import Table
@@ -119,8 +119,8 @@ def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries |
         share = sum(row.alarms for row in same) / sum(row.episodes for row in same)
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
     print_table(table)
-    if recovery is not None and judged is not None:
-        verdict = judged.judge(recovery.steps)
+    if recovery is not None and recoveries is not None:
+        verdict = recoveries.judge(recovery.steps)
         print_text(
             f"time to adapt, {recovery.steps} steps: over in time after {verdict['in_time']} of {verdict['detected']} "
             f"detected changes ({verdict['undetected']} not detected)\n"

@@ -63,8 +63,8 @@ def demo() -> None:
             write_film(scenes, FILM, SLOWER, force=True)
         print_text(f"\nFilm: {FILM}")
     except SamiError as error:  # without rendering, the demo still shows everything but the film
-        why = error if env == "panda-mujoco" else "MuJoCo 4, which films, has wheels from Python 3.11 on."
-        print_text(f"\nNo film: {why}")
+        reason = error if env == "panda-mujoco" else "MuJoCo 4, which films, has wheels from Python 3.11 on."
+        print_text(f"\nNo film: {reason}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         from .run import run
 
@@ -75,7 +75,7 @@ def demo() -> None:
 
 def _print_next(env: str) -> None:
     """Print commands to try next; after `make run`, `sami` is not on the PATH, so activate its environment first."""
-    started = Path(sys.argv[0])
-    activate = [f"  . {started.parent / 'activate'}"] if started.is_file() and not started.is_absolute() else []
+    program = Path(sys.argv[0])
+    activate = [f"  . {program.parent / 'activate'}"] if program.is_file() and not program.is_absolute() else []
     recorded = f"  sami run --env {env} --tasks moderate --record run.mcap"
     print_text("\nNext:", *activate, recorded, "  sami view run.mcap", "  sami models")

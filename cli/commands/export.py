@@ -147,18 +147,18 @@ def export(
     print_text(f"wrote {out}: {out.stat().st_size:,} bytes{parity}")
     print_text(f"wrote {result.weights}: {result.weights.stat().st_size:,} bytes, which sami train --init starts from")
     print_text(*lookahead_lines(contract), *(probe_lines(contract) if probe else ()))
-    named, source, file = by_name(spec.name), in_shell(run), in_shell(out)
+    option, source, file = by_name(spec.name), in_shell(run), in_shell(out)
     if contract.evaluation is None:
-        print_text(f"it has no evaluation: to include one, run `sami eval --run {source}{named}` and export again")
+        print_text(f"it has no evaluation: to include one, run `sami eval --run {source}{option}` and export again")
     if contract.atlas is None and contract.context is not None:
-        print_text(f"it has no in-distribution reference: `sami atlas {file}{named}` adds one")
+        print_text(f"it has no in-distribution reference: `sami atlas {file}{option}` adds one")
     if contract.training_ranges is None:
-        print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
+        print_text(f"it has no training ranges: `sami describe {file}{option}` adds them")
     print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
         ending = "" if RunFolder(folder.run).agent.is_file() else "; the run is not finished: export again at its end"
         print_text(f"this is the run's checkpoint of step {steps:,} of {total:,}{ending}")
-    print_text(f"Next:\n  sami verify {file}\n  sami run --model {file}{named}")
+    print_text(f"Next:\n  sami verify {file}\n  sami run --model {file}{option}")
 
 
 def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
@@ -215,14 +215,14 @@ def _look_ahead(
     if recordings:
         stretches = recorded_stretches(recordings, contract, command_delay_s)
         start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot or simulator
-        fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
+        origin = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
         spec = environment_of(contract, None)
         rolled = bar.add_task("rolling out", total=episodes)
-        stretches = roll_out(artifact, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
-        fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
+        stretches = roll_out(artifact, spec, episodes, on_round=lambda count: bar.advance(rolled, count))
+        origin = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
     fitting = bar.add_task("fitting a forward model", total=UPDATES)
     forward = fit(
-        stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start
+        stretches, contract.observation, steps, on_update=lambda count: bar.advance(fitting, count), start=start
     )
-    return with_lookahead(artifact, out, steps, forward, fitted)
+    return with_lookahead(artifact, out, steps, forward, origin)

@@ -119,18 +119,18 @@ def train(
         from sami_train.runs.train import resume as go_on
 
         agent = go_on(folder, steps=steps, show=not quiet, reader=recordings_of)
-    named, path = by_name(agent.config.env), in_shell(folder)
+    env_option, path = by_name(agent.config.env), in_shell(folder)
     if agent.finished:
         measure = environment(agent.config.env).measure
         mean = agent.task_record.mean(measure)
         reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         print_text(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
-        print_text(f"  sami eval --run {path}{named}")
+        print_text(f"  sami eval --run {path}{env_option}")
         if not agent.method.reads_task:  # an oracle cannot be exported
-            print_text(f"  sami export --run {path} --out {in_shell(f'{folder.name}.onnx')}{named}")
+            print_text(f"  sami export --run {path} --out {in_shell(f'{folder.name}.onnx')}{env_option}")
     else:
         print_text(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
-        print_text(f"  sami train --resume {path}{named}")
+        print_text(f"  sami train --resume {path}{env_option}")
         raise typer.Exit(130)
 
 

@@ -240,8 +240,8 @@ def _adapting() -> Iterator[Case]:
     yield "time to adapt in a workspace with an acceleration", {**slowing, "acceleration": 150.0}, ahead
     yield "time to adapt then stop", {"time_to_adapt": {"steps": 6, "then": "stop"}}, steps
     yield "time to adapt then rest", {"time_to_adapt": {"steps": 2, "then": "rest"}, "rest": 0.0}, steps
-    both = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}
-    yield "time to adapt and an alarm", both | {"rate": 3.0, "rest": 0.0}, steps
+    limits = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}
+    yield "time to adapt and an alarm", limits | {"rate": 3.0, "rest": 0.0}, steps
 
 
 def at_random(generator: random.Random, name: str) -> Case:

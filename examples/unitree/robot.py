@@ -179,17 +179,17 @@ def main() -> None:
     states.Init()
     services = MotionServices(robot)
     commands = channel.ChannelSubscriber("rt/lowcmd", LowCmd_)
-    waiting: list[LowCmd_] = []
+    messages: list[LowCmd_] = []
     changes: list[dict] = []
-    commands.Init(waiting.append)
+    commands.Init(messages.append)
     sys.stdout = out
     print_facts(event="listening", at=time.monotonic())
     threading.Thread(target=listen, args=(changes,), daemon=True).start()
     due = time.monotonic()
     reports = 0.0
     while services:
-        while waiting:
-            robot.obey(waiting.pop(0))
+        while messages:
+            robot.obey(messages.pop(0))
         while changes:
             robot.change(changes.pop(0))
         states.Write(robot.step())

@@ -55,7 +55,7 @@ class GymnasiumAdapter:
         self._values: dict[str, NDArray[np.float32]] | None = None
         self._measured = 0.0
         self._done = False
-        self._closed = False
+        self._is_closed = False
         for source in self._sources:
             self._require_within(source)
         space: Any = env.action_space
@@ -99,8 +99,8 @@ class GymnasiumAdapter:
 
     def close(self) -> None:
         """Close the environment."""
-        if not self._closed:
-            self._closed = True
+        if not self._is_closed:
+            self._is_closed = True
             self.env.close()
 
     @cached_property
@@ -123,7 +123,7 @@ class GymnasiumAdapter:
         self._measured = self._clock.now()
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._is_closed:
             raise AdapterError("the environment was closed. Make a new one, and a new adapter.")
 
     def _require_within(self, source: SignalSource) -> None:

@@ -160,9 +160,9 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
     """Return the policy's bytes with its functions inlined, the layout of its graph, and its recipe."""
     data = reading.policy
     scan, model = scan_bytes(data, where), read_model(data, where)
-    used = DOMAINS | {node.domain for node in model.graph.node}
-    if scan.messages["Function"] or scan.opset_domains - used:
-        for unused in [entry for entry in model.opset_import if entry.domain not in used]:
+    domains = DOMAINS | {node.domain for node in model.graph.node}
+    if scan.messages["Function"] or scan.opset_domains - domains:
+        for unused in [entry for entry in model.opset_import if entry.domain not in domains]:
             model.opset_import.remove(unused)  # such as ai.onnx.ml, which tf2onnx declares for every model
         data = model.SerializeToString()
         scan = scan_bytes(data, where)

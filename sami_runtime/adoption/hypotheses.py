@@ -275,11 +275,11 @@ class _Moments:
             ("scale", "has another scale", gain, -gain * offset, FITTED - NAMED),
         )
         for kind, words, a, b, extra in options:
-            changed = self.residual(a[:, None], b[:, None]).diagonal()
-            wrong = self.misfit(changed) + NAMED + extra < self.misfit(right)
+            alternative = self.residual(a[:, None], b[:, None]).diagonal()
+            wrong = self.misfit(alternative) + NAMED + extra < self.misfit(right)
             if kind == "scale":
                 wrong &= self.xx + (self.raw - offset) ** 2 > self.term.noise**2
-                wrong &= np.abs(gain - scale) > np.abs(scale) * changed
+                wrong &= np.abs(gain - scale) > np.abs(scale) * alternative
             if not wrong.any():
                 continue
             names = _listed([name for name, flag in zip(self.term.elements, wrong, strict=True) if flag])
@@ -290,7 +290,7 @@ class _Moments:
                 numbers = ", factors " + _listed([f"{v:.3g}" for v in (gain / _nonzero(scale))[wrong]])
             advice = {"sign": _CHECK_SIGN, "offset": _CHECK_OFFSET, "scale": _CHECK_SCALE}[kind]
             bug = Bug(kind, f"{words} at {names}{numbers}", advice)
-            residual = np.where(wrong, changed, right)
+            residual = np.where(wrong, alternative, right)
             yield self.candidate((*origin, bug), residual, base + NAMED + (extra + 1) * int(wrong.sum()))
 
 

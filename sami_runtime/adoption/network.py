@@ -54,21 +54,21 @@ class PolicyNetwork:
         outputs = [PREFIX + self.recipe.output, *self._pairs.values()]
         inputs = {*self._entries.values(), *self._pairs}
         needed: set[int] = set()
-        waiting = list(outputs)
-        while waiting:
-            name = waiting.pop()
+        queue = list(outputs)
+        while queue:
+            name = queue.pop()
             if name in inputs or name not in makers or id(makers[name]) in needed:
                 continue
             needed.add(id(makers[name]))
-            waiting += makers[name].input
-        cut = onnx.helper.make_graph(
+            queue += makers[name].input
+        subgraph = onnx.helper.make_graph(
             [node for node in graph.node if id(node) in needed],
             "network",
             [onnx.helper.make_tensor_value_info(name, FLOAT, None) for name in inputs],
             [onnx.helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
             graph.initializer,
         )
-        model = onnx.helper.make_model(cut, opset_imports=whole.opset_import, ir_version=whole.ir_version)
+        model = onnx.helper.make_model(subgraph, opset_imports=whole.opset_import, ir_version=whole.ir_version)
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 4
         self._outputs = outputs

@@ -75,8 +75,8 @@ def _recorded(path: Path, contract: Contract) -> list[Rollout]:
 
 def _rollouts(path: Path, contract: Contract) -> list[Rollout]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-            arrays = {name: np.asarray(saved[name]) for name in saved}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise SamiError(f"{path} cannot be read: {printable(str(error))}. Write it with numpy.savez.") from None
     sizes = {signal.name: signal.size for signal in (*contract.observation, contract.action)}

@@ -164,13 +164,13 @@ class Recipe(Entry):
         names = [signal.name for signal in self.signals]
         if LAST_ACTION in names:
             raise ValueError(f"the signal name {LAST_ACTION} is taken; the last action is a table [{LAST_ACTION}]")
-        for kind, used in (
+        for kind, entries in (
             ("signal name", names),
             ("state name", [FLAG, *(pair.name for pair in self.state)]),
             ("input", [*self.inputs, *(pair.input for pair in self.state)]),
             ("output", [self.output, *(pair.output for pair in self.state)]),
         ):
-            if twice := sorted({name for name in used if used.count(name) > 1}):
+            if twice := sorted({name for name in entries if entries.count(name) > 1}):
                 raise ValueError(f"{kind} used twice: {', '.join(twice)}")
         return self
 

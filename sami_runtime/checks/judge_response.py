@@ -231,18 +231,18 @@ class Judge:
             at = int(np.argmax(self.signs[other] * np.abs(self.expected[other]) / np.maximum(self._scale, 1e-12)))
             ratio = mean_response[at] / self.expected[other][at]
             turned = ", and with its sign flipped" if ratio < 0 else ""
-            both = swaps.get(other) == element
-            text = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
+            is_mutual = swaps.get(other) == element
+            text = f"{name} and {names[other]} are swapped" if is_mutual else f"it moves {names[other]} instead"
             return f"{self._diff(element, at, mean_response)}: {text}{turned}. Correct their order in write() or read()"
         ratios = mean_response / np.where(expected == 0, np.inf, expected)
-        judged = self._sizes[element] if self._sizes[element].any() else self.signs[element]
+        mask = self._sizes[element] if self._sizes[element].any() else self.signs[element]
         wrong = self.signs[element] & (
-            (ratios < -1 / FACTOR) | (judged & ((np.abs(ratios) < 1 / FACTOR) | (np.abs(ratios) > FACTOR)))
+            (ratios < -1 / FACTOR) | (mask & ((np.abs(ratios) < 1 / FACTOR) | (np.abs(ratios) > FACTOR)))
         )
-        wrong = wrong if wrong.any() else judged
+        wrong = wrong if wrong.any() else mask
         at = int(np.argmax(wrong * np.abs(expected) / np.maximum(self._scale, 1e-12)))
         where = "in write()"
-        if not wrong[judged].all():  # its other responses are right, so its drive is, too
+        if not wrong[mask].all():  # its other responses are right, so its drive is, too
             signal, number = self._numbers[at]
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))

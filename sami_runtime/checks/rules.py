@@ -276,8 +276,8 @@ def accustomed(trial: Trial) -> str | None:
         sentences.append(f"and {len(outliers) - MOST_LISTED} other elements")
     # The element that varies least at the start of episodes shows best what is wrong.
     surest = min(outliers, key=lambda stray: trial.ranges.begin[stray.signal.name].deviation[stray.element])
-    why = _probably(trial, surest, values[surest.signal.name][surest.step])
-    raise AdapterError(f"{'; '.join(sentences)}. {why}")
+    reason = _probably(trial, surest, values[surest.signal.name][surest.step])
+    raise AdapterError(f"{'; '.join(sentences)}. {reason}")
 
 
 def _deviations(ranges: TrainingRanges, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:

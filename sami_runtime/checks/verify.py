@@ -86,13 +86,13 @@ def verify(
 
     def run(name: str, check: Callable[[], tuple[bool, str]]) -> bool:
         try:
-            passed, detail = check()
+            success, detail = check()
         except (ProviderError, UnknownName):
             raise
         except SamiError as error:
-            passed, detail = False, str(error)
-        checks.append(Check(name, passed, detail))
-        return passed
+            success, detail = False, str(error)
+        checks.append(Check(name, success, detail))
+        return success
 
     path, data = (model.path, model.model_bytes) if isinstance(model, Artifact) else (Path(model), None)
     admission = admission or Admission(rehearsed=False)
@@ -183,8 +183,8 @@ class _ModelFile:
         for start, end in itertools.pairwise(bounds):
             fresh = Session(self.artifact, provider=self.provider)
             expected = self._play(fresh, start=start, end=end)
-            used = self._play(self.session, start=start, end=end)
-            for name, value in used.items():
+            answers = self._play(self.session, start=start, end=end)
+            for name, value in answers.items():
                 if not np.array_equal(value, expected[name]):
                     step = start + int(np.flatnonzero((value != expected[name]).any(axis=1))[0])
                     return False, f"{name} at step {step} depends on what was before the reset at step {start}"
@@ -213,10 +213,10 @@ class _ModelFile:
             pair.executed(golden.executed[at])
             for row, session in enumerate(single):
                 observation = {name: value[at[row]] for name, value in golden.observation.items()}
-                alone = session.step(observation, self._age(at[row]))
+                reference = session.step(observation, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
-                    worst.see(name, step, answer.answers[name][row], alone.answers[name], sizes[name])
+                    worst.see(name, step, answer.answers[name][row], reference.answers[name], sizes[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(
@@ -249,11 +249,11 @@ class _ModelFile:
         for name, reference in expected.items():
             for step, (value, other) in enumerate(zip(answers[name], reference, strict=True)):
                 worst[name].see(name, step, value, other, _sizes(reference))
-        passed = all(difference.error <= self.tolerance for difference in worst.values())
+        success = all(difference.error <= self.tolerance for difference in worst.values())
         detail = "; ".join(map(str, worst.values()))
         return (
-            passed,
-            detail if passed else f"{detail}; tolerance {self.tolerance:.1e}, times the element's size above 1",
+            success,
+            detail if success else f"{detail}; tolerance {self.tolerance:.1e}, times the element's size above 1",
         )
 
 

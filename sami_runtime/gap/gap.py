@@ -368,7 +368,7 @@ class Gap:
             line.begin(draw)
         self._actuator.begin(draw)
         self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
-        self._started: Times | None = None
+        self._start_times: Times | None = None
         self._command = np.zeros(self._action_size)
         self.on_actions = self.profile.on_actions
         self._tick = 0
@@ -417,8 +417,8 @@ class Gap:
             sensor.apply(measured, tick)
         for target, source in self._copies:
             measured[target] = measured[source]
-        self._started = time if self._started is None else self._started
-        stamps = time + self._offset + self._skew * (time - self._started)  # by the clock of the sensors
+        self._start_times = time if self._start_times is None else self._start_times
+        stamps = time + self._offset + self._skew * (time - self._start_times)  # by the clock of the sensors
         arrived, stamps, sensed = self._carry(measured.astype(values.dtype), stamps, tick)
         self.late = dict(zip(self._where, (tick - sensed).tolist(), strict=True))
         return arrived, stamps

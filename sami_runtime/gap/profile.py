@@ -267,8 +267,8 @@ class GapProfile(BaseModel):
         if name in self.sensors:
             return name
         source = self.same_as.get(name, name)
-        named = any(source in self._table(key) for key in OF_EACH_LINE)
-        return self._sensor(source) or (source if named else "")
+        is_listed = any(source in self._table(key) for key in OF_EACH_LINE)
+        return self._sensor(source) or (source if is_listed else "")
 
     def _table(self, key: str) -> Mapping[str, Span]:
         """Return a key's table by name; an empty table if the key has one value for all."""

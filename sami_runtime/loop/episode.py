@@ -153,10 +153,10 @@ class RunningEpisode:
         self.proposed: Array | None = None
         self.standing: Array | None = None
         self.request = Request()
-        self.ended: Ending | None = None
+        self.ending: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
-        self.answered, self.counted, self.turned = -1, -1, -1
+        self.answered, self.in_report, self.turned = -1, -1, -1
         """Indices: the last step of the policy that is over, the last step in the report, and the last period in which
         a tick ran."""
         self.age: Age = 0.0
@@ -191,18 +191,18 @@ class RunningEpisode:
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
         self.request = request_of(self.pilot, self.standing)
-        self.ended = self.request.end
-        return not (over and self.due) and self.ended is None
+        self.ending = self.request.end
+        return not (over and self.due) and self.ending is None
 
     def turn(self) -> None:
         """Run one tick: read, step, gate, write, record."""
         start_time, laps = self.clock.now(), [time.perf_counter()]
-        policy_due, passed, step = self.due and not self.request.pause, self._passed(), self._step(self.pace.tick)
+        policy_due, periods, step = self.due and not self.request.pause, self._periods(), self._step(self.pace.tick)
         # Read in every period, even if a step takes several: a dead sensor must be noticed within the limits' seconds.
         looks = self._in_period(self.pace.tick) > self.turned and not self.request.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
-        outcome, reason, passed = self._ask_policy(observation, start_time, passed)
+        outcome, reason, periods = self._ask_policy(observation, start_time, periods)
         observation = None if outcome is Outcome.STANDING else observation
         stepped = outcome in STEPPED
         laps.append(time.perf_counter())
@@ -222,15 +222,15 @@ class RunningEpisode:
             self.standing = np.array(result.action, np.float32)
             self.done, self.info = result.done, result.info
         self.turned = self._in_period(self.pace.tick)
-        if policy_due and step == self.counted:
+        if policy_due and step == self.in_report:
             self.contexts[-1] = self.context
         elif policy_due:
             self.contexts.append(self.context)
-            self.counted = step
+            self.in_report = step
         if self.due:
             self.answered = step if stepped or self.slower == 1 else step - 1  # if not, ask again in the next period
         elif outcome is not Outcome.STANDING and not self.request.pause:
-            self.answered = self.counted = step - 1  # a hold between two steps ends the current step
+            self.answered = self.in_report = step - 1  # a hold between two steps ends the current step
         if self.telemetry and stepped:  # after the write, so that telemetry does not delay it
             self.gate.record_telemetry(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
@@ -246,7 +246,7 @@ class RunningEpisode:
             limited_by=self.gate.changed(ruling, result),
             time=start_time,
             age=self.age,
-            passed=passed,
+            passed=periods,
             lag=start_time - self.pace.due,
             missed=self.missed,
             extra=self.extra,
@@ -264,27 +264,27 @@ class RunningEpisode:
     def report(self) -> EpisodeReport:
         """Return the report of the episode so far."""
         contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
-        ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
-        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
+        ending = self.ending or (Ending.WORLD if self.done else Ending.STEPS)
+        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ending)
 
-    def _ask_policy(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
+    def _ask_policy(self, observation: Observation | None, start_time: float, periods: int) -> tuple[Outcome, str, int]:
         """Run the policy, if it is due and may act. If it does not act, its recurrent state stays the same.
 
         Args:
             observation: What the adapter returned; None if it was not read.
             start_time: When the tick began [s].
-            passed: Steps of the policy since it was due last.
+            periods: Steps of the policy since it was due last.
 
         Returns:
             The outcome, the reason why the policy did not act (else empty), and the steps that passed in the session.
         """
-        before = max(0, passed - 1)  # missed steps
+        before = max(0, periods - 1)  # missed steps
         self.session.elapse(before)
         outcome, reason = self._answer(observation, start_time)
         if outcome not in STEPPED:
-            passed = passed if self.slower == 1 else before  # with `slower`, the next period may still run this step
-            self.session.elapse(passed - before)
-        return outcome, reason, passed
+            periods = periods if self.slower == 1 else before  # with `slower`, the next period may still run this step
+            self.session.elapse(periods - before)
+        return outcome, reason, periods
 
     def _answer(self, observation: Observation | None, start_time: float) -> tuple[Outcome, str]:
         if observation is None:
@@ -333,7 +333,7 @@ class RunningEpisode:
             except SafetyStop as stop:
                 self.gate.trip(str(stop))
 
-    def _passed(self) -> int:
+    def _periods(self) -> int:
         """Return the steps of the policy since it was due last; 0 if it is not due. A world that waits misses none."""
         steps = self._step(self.pace.tick) - self.answered if self.due else 0
         return min(steps, 1) if self.lateness.waits else steps
@@ -408,8 +408,8 @@ def run_episode(
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         limits = guard.limits
-        judged = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
-        reader = telemetry or (Telemetry(session.contract) if on_step is not None or judged else None)
+        needs_telemetry = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
+        reader = telemetry or (Telemetry(session.contract) if on_step is not None or needs_telemetry else None)
         episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
         with ExitStack() as closing:
             episode.begin(seed, closing)

@@ -29,7 +29,7 @@ class Handover:
     def __init__(self, session: Session) -> None:
         self.session = session
         """The session that drives."""
-        self._waiting: Session | None = None
+        self._next_session: Session | None = None
         self._successor: tuple[Session, Future[Swapped]] | None = None  # waits until the loop takes it
         self._swapped: Swapped | None = None
         self._loop: int | None = None  # the thread of the running episode
@@ -44,7 +44,7 @@ class Handover:
         with self._lock:
             if self._loop is not None:
                 raise SamiError("an episode of this run is running, so no other one was begun. Wait for its end.")
-            session, self._waiting = self._waiting or self.session, None
+            session, self._next_session = self._next_session or self.session, None
             if self._swapped or session is not self.session:  # `_swapped`: after the last tick of the last episode
                 self._swapped = swapped_to(session)
             self.session, self._loop = session, threading.get_ident()
@@ -54,8 +54,8 @@ class Handover:
         with self._lock:
             self._loop = None
             if self._successor is not None:
-                self._waiting, future = self._successor
-                future.set_result(swapped_to(self._waiting))
+                self._next_session, future = self._successor
+                future.set_result(swapped_to(self._next_session))
                 self._successor = None
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
@@ -70,7 +70,7 @@ class Handover:
             if self._successor is None:
                 return None
             session, future = self._successor
-            self._successor = self._waiting = None
+            self._successor = self._next_session = None
             steps = self.session.tick
             try:
                 session.restore(self.session.state)
@@ -107,7 +107,7 @@ class Handover:
         """
         with self._lock:
             if not middle or self._loop is None:
-                self._waiting = session
+                self._next_session = session
                 return swapped_to(session)
             if self._loop == threading.get_ident():
                 raise SamiError(

@@ -149,7 +149,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
-        self._waiting: list[int] = []
+        self._queue: list[int] = []
         self._over = threading.Event()
 
     def __enter__(self) -> _Signals:
@@ -185,9 +185,9 @@ class _Signals:
     def deliver(self) -> BaseException | None:
         """Run the handlers of the signals that waited; return the first error that one of them raised."""
         first: BaseException | None = None
-        while self._waiting:
+        while self._queue:
             try:
-                self._obey(self._waiting.pop(0), None)
+                self._obey(self._queue.pop(0), None)
             except BaseException as error:
                 first = first or error
         return first
@@ -201,10 +201,10 @@ class _Signals:
         outer = frame
         while outer is not None and outer.f_code is not _interruptible.__code__:
             if outer.f_code is stopped_after.__code__:
-                if not self._waiting:
+                if not self._queue:
                     with suppress(RuntimeError):  # no thread can be started: it waits without a message
                         threading.Thread(target=self._explain, args=(number,), daemon=True).start()
-                self._waiting.append(number)
+                self._queue.append(number)
                 return
             outer = outer.f_back
         self._obey(number, frame)

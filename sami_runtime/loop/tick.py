@@ -189,10 +189,10 @@ class Histogram:
 
     def percentile(self, percent: float) -> float:
         """Return the time [s] that `percent` percent of the times do not exceed; 0 if there are none."""
-        target, passed = percent / 100 * self.count, 0
+        target, total = percent / 100 * self.count, 0
         for at, count in enumerate(self._bins):
-            passed += count
-            if passed >= target and count:
+            total += count
+            if total >= target and count:
                 middle = LOWEST_S * GROWTH ** (at - 0.5) if at else 0.0
                 return min(middle, self.worst)
         return 0.0

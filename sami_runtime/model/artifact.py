@@ -118,8 +118,8 @@ def require_safe(scan: ModelScan, source: str | Path, advice: str = "Use a file 
     for kind, fault in _REFUSED.items():
         if count := scan.messages[kind]:
             faults.append(fault.format(count))
-    used = {domain for domain, _ in scan.operators}
-    if foreign := sorted((scan.opset_domains | used) - DOMAINS):
+    domains = {domain for domain, _ in scan.operators}
+    if foreign := sorted((scan.opset_domains | domains) - DOMAINS):
         faults.append(f"operator domains {', '.join(foreign)}, where only the default one is allowed")
     unknown = sorted({name for domain, name in scan.operators if domain in DOMAINS} - OPERATORS)
     if unknown:

@@ -37,8 +37,8 @@ def new_key(path: Path, owner: str) -> Path:
     for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
         with output(file) as temporary:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # so that nobody else reads it
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
     return public_path
 
 

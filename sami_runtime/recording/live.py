@@ -164,7 +164,7 @@ class LiveHistory:
         self._ticks: list[bytes] = []
         self._dropped_count = self._bytes = 0
         self.over = False
-        self._changed = threading.Condition()
+        self._news = threading.Condition()
 
     def follow(self, source: socket.socket) -> None:
         """Store every message, until the loop closes its end of the socket."""
@@ -172,7 +172,7 @@ class LiveHistory:
         buffer = memoryview(bytearray(2 * SOCKET_BYTES))
         while size := source.recv_into(buffer):
             data = bytes(buffer[:size])
-            with self._changed:
+            with self._news:
                 self._ticks.append(data)
                 self._bytes += _size(data)
                 if self._bytes > MOST_BYTES:
@@ -180,15 +180,15 @@ class LiveHistory:
                     self._bytes -= sum(map(_size, self._ticks[:count]))
                     del self._ticks[:count]
                     self._dropped_count += count
-                self._changed.notify_all()
-        with self._changed:
+                self._news.notify_all()
+        with self._news:
             self.over = True
-            self._changed.notify_all()
+            self._news.notify_all()
 
     def after(self, ticks_sent: int, timeout_s: float) -> tuple[list[bytes], int]:
         """Return messages after the first `ticks_sent`, and the count including them; none after `timeout_s` [s]."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.over or self._dropped_count + len(self._ticks) > ticks_sent, timeout_s)
+        with self._news:
+            self._news.wait_for(lambda: self.over or self._dropped_count + len(self._ticks) > ticks_sent, timeout_s)
             start = max(0, ticks_sent - self._dropped_count)
             ticks = self._ticks[start : start + BATCH]
             return ticks, self._dropped_count + start + len(ticks)

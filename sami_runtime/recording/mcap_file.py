@@ -86,7 +86,7 @@ class ChunkedFile:
         self._part, self._places, self._described = bytearray(), dict[int, bytearray](), 0
         self._from = self._to = 0
         self._at = file.write(MAGIC + self._record(mcap.Header(profile="", library=library)))
-        self._waiting: queue.SimpleQueue[Part | Any | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Part | Any | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
         self._thread.start()
 
@@ -136,13 +136,13 @@ class ChunkedFile:
             if self.error is None and self._handed - self._processed > MOST_WAITING_BYTES:
                 self.error = OSError(errno.ETIMEDOUT, "the disk is too slow: too many ticks wait for it")
             if self.error is None:
-                self._waiting.put((bytes(self._part), self._places, self._from, self._to))
+                self._queue.put((bytes(self._part), self._places, self._from, self._to))
             self._part, self._places = bytearray(), {}
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """End the current chunk, and hand a metadata record to the writing thread after it."""
         self.end_chunk()
-        self._waiting.put(self._mcap.Metadata(name=name, metadata=dict(values)))
+        self._queue.put(self._mcap.Metadata(name=name, metadata=dict(values)))
 
     def close(self) -> None:
         """Write the remaining messages and the complete index.
@@ -151,7 +151,7 @@ class ChunkedFile:
             BaseException: The first error of writing, now or before; see `error`.
         """
         self.end_chunk()
-        self._waiting.put(None)
+        self._queue.put(None)
         self._thread.join()
         if self.error:
             raise self.error
@@ -159,7 +159,7 @@ class ChunkedFile:
     def _work(self) -> None:
         last = False
         while not last:
-            job = self._waiting.get()
+            job = self._queue.get()
             last = job is None
             if self.error is not None:
                 continue  # drop waiting parts, which would fill the memory

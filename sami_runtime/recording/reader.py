@@ -91,8 +91,8 @@ class Recording:
         for number, ticks in self.by_episode.items():
             stretch: list[StepRecord] = []
             for record in ticks:
-                frame, done = record.observation, record.executed
-                good = record.outcome in STEPS and frame is not None and done is not None and usable(frame, done)
+                frame, action = record.observation, record.executed
+                good = record.outcome in STEPS and frame is not None and action is not None and usable(frame, action)
                 if stretch and (record.missed or not (good or record.outcome is Outcome.STANDING)):
                     yield number, stretch, False
                     stretch = []
@@ -109,11 +109,11 @@ class Recording:
             if (swapped := step.record.swapped)
         )
         episodes = len({step.episode for step in self.steps})
-        judged = [episode.success for episode in self.episodes.values() if episode.success is not None]
+        outcomes = [episode.success for episode in self.episodes.values() if episode.success is not None]
         return (
             f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
             f"({model['weights_sha256'][:12]}){swaps}"
-            + (f"; {sum(judged)} of {len(judged)} succeeded" if judged else "")
+            + (f"; {sum(outcomes)} of {len(outcomes)} succeeded" if outcomes else "")
         )
 
 
@@ -142,7 +142,7 @@ def read_recording(path: str | Path) -> Recording:
     steps: list[RecordedStep] = []
     transforms: list[bytes] = []
     episodes: dict[int, RecordedEpisode] = {}
-    closed, topics = False, dict[int, str]()
+    is_closed, topics = False, dict[int, str]()
     if Path(path).exists() and not Path(path).is_file():
         raise RecordingError(f"{path} is no regular file. Give the path of a recording.")
     try:
@@ -165,7 +165,7 @@ def read_recording(path: str | Path) -> Recording:
                         steps.append(recorded_step(_json(record.data)))
                     elif isinstance(record, mcap.Message) and topics[record.channel_id] == TRANSFORMS:
                         transforms.append(record.data)
-                    closed = closed or _closes(record, about, mcap)
+                    is_closed = is_closed or _closes(record, about, mcap)
             except mcap.EndOfFile:
                 if about is None or _ends_properly(file):
                     raise
@@ -187,7 +187,7 @@ def read_recording(path: str | Path) -> Recording:
         contract = Contract.model_validate(about["contract"])
     except DAMAGED as error:
         raise RecordingError(f"{path} holds no contract that can be read: {_text(error)}. Copy it again.") from error
-    return Recording(Path(path), about, contract, tuple(steps), closed, episodes, tuple(transforms))
+    return Recording(Path(path), about, contract, tuple(steps), is_closed, episodes, tuple(transforms))
 
 
 @contextmanager

@@ -130,8 +130,8 @@ class Recorder:
         self._require_writable()
         now = time.time_ns()
         text = {True: ", success", False: ", no success", None: ""}[episode.success]
-        ended = Event("INFO", f"episode {self._episode} ended: {episode.ended.value}{text}")
-        self._topics.log(ended, self._log_time(self._time), now)
+        event = Event("INFO", f"episode {self._episode} ended: {episode.ended.value}{text}")
+        self._topics.log(event, self._log_time(self._time), now)
         outcome = {"episode": self._episode, "ended": episode.ended.value, "success": episode.success}
         self._chunks.add_metadata(
             f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in outcome.items()}

@@ -162,11 +162,11 @@ class Shadow:
         """Step the shadow at one tick, and compare its action with that of the driving model."""
         if record.step == 0:
             self._episode, self.episode = self._episode + 1, ReplayComparison()
-        both = (self.comparison, self.episode)
+        comparisons = (self.comparison, self.episode)
         try:
             answer = follow(self._session, record)
         except SamiError as error:
-            for comparison in both:
+            for comparison in comparisons:
                 comparison.fail(error)
             return
         if answer is not None and record.action is not None:
@@ -175,7 +175,7 @@ class Shadow:
                 differences(self._episode, record.step, ACTION, elements, answer.action, record.action)
             )
             beyond = [difference for difference in action_differences if not difference.within(self._tolerance)]
-            for comparison in both:
+            for comparison in comparisons:
                 comparison.count(beyond)
 
 
@@ -202,8 +202,8 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayC
         at += bool(swapped and record.swapped)
         session, contract, weights = drivers[at].session, drivers[at].contract, drivers[at].weights_sha256
         same_weights = weights == session.artifact.graph_sha256
-        both, skipped = contract.answers | session.contract.answers, _unshared_outputs(contract, session)
-        answers = {name: signal for name, signal in both.items() if name not in skipped}
+        outputs, skipped = contract.answers | session.contract.answers, _unshared_outputs(contract, session)
+        answers = {name: signal for name, signal in outputs.items() if name not in skipped}
         for later in drivers[at + 1 :]:
             if (episode, steps) == (later.episode, later.fed_from):
                 later.session.reset()

@@ -38,7 +38,7 @@ VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"
 PATTERN = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 STATE, ACTION, REWARD, DONE, SUCCESS = "observation.state", "action", "next.reward", "next.done", "next.success"
-COUNTED = ("frame_index", "episode_index", "index", "task_index")
+COUNTERS = ("frame_index", "episode_index", "index", "task_index")
 
 
 def rows(recording: Recording) -> list[Row]:
@@ -176,9 +176,9 @@ def _write(recording: Recording, folder: Path) -> int:
     features, tasks = _features(recording, stretches), dict[str, int]()
     tables: list[dict[str, NDArray[Any]]] = []
     start = 0
-    for number, (episode, stretch, ended) in enumerate(stretches):
+    for number, (episode, stretch, is_whole) in enumerate(stretches):
         task = tasks.setdefault(_task(recording, stretch[0]), len(tasks))
-        tables.append(_steps(recording, features, number, episode, stretch, ended, start, task))
+        tables.append(_steps(recording, features, number, episode, stretch, is_whole, start, task))
         start += len(stretch)
     with output(folder) as temporary:
         for name in ("data/chunk-000", "meta/episodes/chunk-000"):
@@ -231,7 +231,7 @@ def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord],
     if all(recording.episodes.get(number, (None, None))[1] is not None for number, _, _ in stretches):
         features[SUCCESS] = {"dtype": "bool", **scalar}
     features["timestamp"] = {"dtype": "float32", **scalar}
-    return features | {name: {"dtype": "int64", **scalar} for name in COUNTED}
+    return features | {name: {"dtype": "int64", **scalar} for name in COUNTERS}
 
 
 def _steps(
@@ -240,7 +240,7 @@ def _steps(
     number: int,
     episode: int,
     stretch: list[StepRecord],
-    ended: bool,
+    is_whole: bool,
     start: int,
     task: int,
 ) -> dict[str, NDArray[Any]]:
@@ -252,7 +252,7 @@ def _steps(
     columns = {
         STATE: [np.concatenate([np.ravel(values[name]) for name in order]) for values in observations],
         ACTION: [record.executed for record in stretch],
-        DONE: last & ended,
+        DONE: last & is_whole,
         "timestamp": np.arange(count) / contract.rate_hz,
         "frame_index": np.arange(count),
         "episode_index": np.full(count, number),
@@ -262,7 +262,7 @@ def _steps(
     if REWARD in features:
         columns[REWARD] = [number_in(record.info, "reward") for record in stretch]
     if SUCCESS in features:
-        columns[SUCCESS] = last & ended & bool(recording.episodes[episode].success)
+        columns[SUCCESS] = last & is_whole & bool(recording.episodes[episode].success)
     return {
         name: np.asarray(columns[name], feature["dtype"]).reshape(count, *([] if feature["shape"] == [1] else [-1]))
         for name, feature in features.items()

@@ -153,15 +153,15 @@ class Schemas:
         message = file.message_type.add(name=short_name)
         for number, (field, kind) in enumerate(fields.items(), 1):
             label, plain = REPEATED if kind.startswith("*") else OPTIONAL, kind.lstrip("*?")
-            added = message.field.add(name=field, number=number, label=label)
+            entry = message.field.add(name=field, number=number, label=label)
             if plain in SCALARS:
-                added.type = SCALARS[plain]
+                entry.type = SCALARS[plain]
             else:
-                added.type, added.type_name = ENUM if plain.startswith(f"{name}.") else MESSAGE, f".{plain}"
+                entry.type, entry.type_name = ENUM if plain.startswith(f"{name}.") else MESSAGE, f".{plain}"
                 if plain in self._declared and (needed := self._declared[plain].name) not in file.dependency:
                     file.dependency.append(needed)
             if kind.startswith("?"):
-                added.proto3_optional, added.oneof_index = True, len(message.oneof_decl)
+                entry.proto3_optional, entry.oneof_index = True, len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field}")
         if name == "foxglove.Log":
             levels = message.enum_type.add(name="Level")
@@ -327,8 +327,8 @@ class Topics:
         """
         by_name = {signal.name: signal for signal in self.contract.observation}
         for name, signal in by_name.items():
-            named = PLACES.search(name) and not NO_PLACES.search(f"{name} {signal.meaning}")
-            if named and (signal.elements, signal.unit) == (XYZ, "m"):
+            is_place = PLACES.search(name) and not NO_PLACES.search(f"{name} {signal.meaning}")
+            if is_place and (signal.elements, signal.unit) == (XYZ, "m"):
                 short = name.removesuffix("_position")
                 turned = by_name.get(f"{short}_rotation") or by_name.get(f"{short}_orientation")
                 has_elements = turned is not None and turned.elements in (RPY, WXYZ, (*XYZ, "w"))

@@ -248,7 +248,7 @@ class LogCheck:
 
     def __str__(self) -> str:
         about = self.summary()
-        model, ended = about["model"] or {}, Counter(line["ended"] for line in about["episodes"])
+        model, endings = about["model"] or {}, Counter(line["ended"] for line in about["episodes"])
         state = f"BROKEN: {self.fault}" if self.fault else "the chain holds"
         if not self.fault and not self.complete:
             state += "; the run did not come to its end" + (", and the last line is cut" if self.cut else "")
@@ -259,7 +259,7 @@ class LogCheck:
             else "no signature was asked for: lines may be missing at the end",
             f"from {about['from']} to {about['to']}, by {about['user']}",
             f"model {model.get('name')}, SHA-256 {str(model.get('sha256'))[:12]}",
-            f"episodes ended: {', '.join(f'{way} {count}' for way, count in ended.items()) or 'none'}",
+            f"episodes ended: {', '.join(f'{way} {count}' for way, count in endings.items()) or 'none'}",
             *(_hand_over(line) for line in about["hand_overs"]),
             *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
             *(f"ended by {error}" for error in [about["error"]] if error),
@@ -340,10 +340,10 @@ def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
     try:
         line: dict[str, Any] = plain_strings(json.loads(text))
         counts = _facts(line).values() if line["kind"] == "counts" else ()
-        printed = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
+        checks = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
         is_in_place = (number == 0) == (line["kind"] == "begin")
-        printed.append(number > 0 or isinstance(line.get("model", {}), dict))
-        if not (is_in_place and all(printed) and all(isinstance(count, int) for count in counts)):
+        checks.append(number > 0 or isinstance(line.get("model", {}), dict))
+        if not (is_in_place and all(checks) and all(isinstance(count, int) for count in counts)):
             raise TypeError(f"{line['kind']!r} lacks facts, or is not in its place")
         if line["previous"] != previous or line["number"] != number:
             raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")

@@ -94,14 +94,14 @@ class HandoverSettings(RobotTable):
 
     def _fault(self) -> str:
         """Return a sentence about stages or poses that do not fit together; empty if all do."""
-        named = ", ".join(self.stages)
+        stages = ", ".join(self.stages)
         if len(set(self.stages)) != len(self.stages):
-            return f"stages names one twice: {named}. Name each once."
+            return f"stages names one twice: {stages}. Name each once."
         ways = [at for at, stage in enumerate(self.stages) if stage in ADAPTER_STAGES]
         if len(ways) != 1:
-            return f"stages are {named}; exactly one of them is home or stand, the adapter's own way to its beginning."
+            return f"stages are {stages}; exactly one of them is home or stand, the adapter's own way to its beginning."
         if DAMP in self.stages[ways[0] :] or set(self.stages[: ways[0]]) - {DAMP}:
-            return f"stages are {named}; before {self.stages[ways[0]]} comes damp or nothing, and after it, poses."
+            return f"stages are {stages}; before {self.stages[ways[0]]} comes damp or nothing, and after it, poses."
         for name in self.poses:
             if name in (DAMP, POLICY, *ADAPTER_STAGES):
                 return f"a pose is called {name}, which is a stage already. Choose another name."
@@ -297,8 +297,8 @@ class HandoverSequence:
                 continue
             if stage in ADAPTER_STAGES:
                 loop.adapter.reset(seed)
-            if why := self._settle(loop, poses.get(stage), after):
-                loop.gate.trip(f"handover: {stage} to {after} is refused: {why}")
+            if reason := self._settle(loop, poses.get(stage), after):
+                loop.gate.trip(f"handover: {stage} to {after} is refused: {reason}")
                 loop.gate.require_armed()
         self._change(loop, POLICY)
 
@@ -307,7 +307,7 @@ class HandoverSequence:
         recover = self.settings.recover
         if recover == DAMP:
             return ""
-        if loop.ended is Ending.STOP:
+        if loop.ending is Ending.STOP:
             return f"handover: policy to {recover} is refused: a person ended the run"
         loop.gate.require_armed()  # somebody may have stopped the robot since its last tick
         self._change(loop, recover)
@@ -317,8 +317,8 @@ class HandoverSequence:
             getattr(self._adapter, recover)()
             loop.gate.require_armed()
             return ""
-        why = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
-        return f"handover: {recover} did not come to its end: {why}" if why else ""
+        reason = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
+        return f"handover: {recover} did not come to its end: {reason}" if reason else ""
 
     def _settle(self, loop: RunningEpisode, pose: PoseDrive | None, after: str) -> str:
         """Move to the pose, if there is one, and wait until the stage `after` may begin; return why it may not.
@@ -329,7 +329,7 @@ class HandoverSequence:
         clock, gate = loop.clock, loop.gate
         start_time = due = clock.now()
         longest = pose.keys.seconds if pose else 0.0
-        moving = False
+        is_moving = False
         while True:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
@@ -337,21 +337,21 @@ class HandoverSequence:
             outside = _outside(gate)
             fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
-                if not moving and not fault:
+                if not is_moving and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
-                    start_time, moving = now, True
-                if fault or not moving:
+                    start_time, is_moving = now, True
+                if fault or not is_moving:
                     ruling = gate.hold(f"{self.stage}: {fault}", now)
                 else:
                     ruling = gate.command(pose.action(observation, now), now)
                 self._write(loop, ruling)
             gate.require_armed()
             if now - start_time >= longest:
-                why = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
+                reason = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
                 if after == POLICY:
-                    why = why or outside or _cold(loop)
-                if not why or now - start_time >= longest + self.settings.wait_s:
-                    return why
+                    reason = reason or outside or _cold(loop)
+                if not reason or now - start_time >= longest + self.settings.wait_s:
+                    return reason
             for tick in range(loop.substeps):
                 if tick and pose is not None:  # the loop writes more often than the pose acts
                     self._write(loop, gate.stand(clock.now()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_action, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.limiter import Limiter, Workspace, named
+from sami_runtime.safety.limiter import Limiter, Workspace, limit_names
 from sami_runtime.safety.limits import Limits, Then
 from sami_runtime.safety.watch import ROUNDING, Neutral, Watch
 from sami_runtime.session.telemetry import Reading
@@ -88,7 +88,7 @@ class GateEpisode:
     """How often the gate had tripped when the episode began."""
     target: Array | None = None
     """(A,): the action that limited writes approach step by step; None while the last action is held."""
-    written: Array | None = None
+    last_write: Array | None = None
     """(A,): the action written last, which is repeated while the policy is held."""
     then: Then = "hold"
     """What the next `hold` does if the last observation was refused."""
@@ -142,7 +142,7 @@ class SafetyGate:
             )
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
-        self._trips, self._why = 0, ""
+        self._trips, self._reason = 0, ""
         self._max_pause = self.limits.max_pause(contract)
         self._contract, self._action = contract, contract.action
         self._episode = self._fresh(1.0 / contract.rate_hz)
@@ -175,7 +175,7 @@ class SafetyGate:
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
         if self.tripped is None:  # the first reason is reported
-            self.tripped = self._why = reason
+            self.tripped = self._reason = reason
         self._trips += 1
 
     def require_armed(self) -> None:
@@ -185,7 +185,7 @@ class SafetyGate:
             SafetyStop: The gate tripped in this episode, even if it was re-armed, or is latched from an earlier one.
         """
         if self.tripped is not None or self._episode.trips != self._trips:
-            raise SafetyStop(f"{self._why}. The robot is stopped; nothing is written until the gate is re-armed.")
+            raise SafetyStop(f"{self._reason}. The robot is stopped; nothing is written until the gate is re-armed.")
 
     def rearm(self) -> None:
         """Allow a tripped gate to begin another episode. A person should decide that."""
@@ -241,7 +241,7 @@ class SafetyGate:
             return stop
         episode = self._episode
         episode.hold_count = 0
-        episode.limiter.blend_in.begin(episode.written if episode.overridden else None)
+        episode.limiter.blend_in.begin(episode.last_write if episode.overridden else None)
         episode.overridden = False
         episode.target = np.array(action, np.float32)
         return Ruling(*episode.limiter.shape(episode.target, now), now)
@@ -272,7 +272,7 @@ class SafetyGate:
             return stop
         episode = self._episode
         episode.hold_count = 0
-        return Ruling(None, (), now) if episode.written is None else self._drive(episode.rest.require(), now)
+        return Ruling(None, (), now) if episode.last_write is None else self._drive(episode.rest.require(), now)
 
     def stand(self, now: float) -> Ruling:
         """Rule on a tick between two of the policy's: continue towards its last action, or repeat it once reached."""
@@ -300,7 +300,7 @@ class SafetyGate:
         episode.target = None
         rest = episode.rest.value
         waits = episode.hold_count <= self.limits.hold_ticks and episode.then != "rest"
-        if episode.written is None or waits:
+        if episode.last_write is None or waits:
             return self._standing(now)
         if self.fallback is not None and episode.then != "rest":
             return self._fall_back(self.fallback, reason, now)
@@ -329,7 +329,7 @@ class SafetyGate:
             self.require_armed()
         # Limits measure the next step from the action handed to the adapter, not from the action it reports.
         elapsed = self._episode.limiter.record_write(ruling.action, ruling.time)
-        self._episode.written = ruling.action
+        self._episode.last_write = ruling.action
         result = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(result.action, np.float32)
         if executed.shape != ruling.action.shape:
@@ -351,7 +351,7 @@ class SafetyGate:
         if result is None:
             return (*ruling.limited_by, "stop")
         executed = np.asarray(result.action, np.float32)
-        return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
+        return (*ruling.limited_by, *limit_names("adapter", executed != ruling.action, self._action.elements))
 
     def _pause(self, now: float) -> Ruling | None:
         """Trip and return that ruling if the last ruling was too long ago; else return None."""
@@ -398,7 +398,7 @@ class SafetyGate:
         return GateEpisode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:
-        action = self._episode.written
+        action = self._episode.last_write
         if action is None:
             return Ruling(None, (), now)
         return Ruling(*self._episode.limiter.brake(action, now), now)

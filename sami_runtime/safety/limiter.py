@@ -99,9 +99,9 @@ class Workspace:
         allowed = target.clip(-self._slow(room_back), self._slow(ahead))
         if (allowed == target).all():
             return action
-        cut = action.copy()
-        cut[self._movers] = allowed
-        return cut
+        result = action.copy()
+        result[self._movers] = allowed
+        return result
 
     def executed(self, action: Array, elapsed: float, now: float) -> None:
         """Add an action (A,) executed at `now` [s], `elapsed` seconds after the one before, to the displacement."""
@@ -218,7 +218,7 @@ class Bounds:
         bounded = self.cut(action)
         if bounded.tobytes() == action.tobytes():  # half the time of comparing short arrays
             return Shaped(bounded, ())
-        return Shaped(bounded, named("bounds", bounded != action, self._elements))
+        return Shaped(bounded, limit_names("bounds", bounded != action, self._elements))
 
     def cut(self, action: Array) -> Array:
         """Clip an action (A,) to the bounds."""
@@ -226,8 +226,8 @@ class Bounds:
 
     def cut_step(self, action: Array, start: Float64) -> Array:
         """Clip an action (A,) to the bounds; elements that start (A,) beyond them may stay there or move back."""
-        cut = self.cut(action)
-        if cut.tobytes() == action.tobytes():
+        result = self.cut(action)
+        if result.tobytes() == action.tobytes():
             return action
         return action.clip(np.minimum(self._low, start), np.maximum(self._high, start)).astype(np.float32)
 
@@ -296,7 +296,7 @@ class Acceleration:
         return np.where(self._limited, np.maximum(slowest, 0.0), 0.0)
 
 
-def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tuple[str, ...]:
+def limit_names(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the elements in a mask (A,), each after the limit's name, as `"rate dx"`."""
     if 1 not in where.tobytes():  # a tenth of the time of any() on short arrays
         return ()
@@ -340,7 +340,7 @@ class Limiter:
         self._rate = Rate(rate) if np.isfinite(rate).any() else None
         self.gentle = 1.0
         """Share of the rate limit that is allowed now."""
-        self._written: Array | None = None
+        self._last_write: Array | None = None
         self._written_at = 0.0
         self._speed = np.zeros(action.size)
 
@@ -351,11 +351,11 @@ class Limiter:
             SamiError: The neutral action or a workspace position is needed, but not known yet; or the robot starts
                 beyond the bounds, and neither a rate nor an acceleration limits its way back.
         """
-        if self._written is None:
+        if self._last_write is None:
             self._require_start()
         action, limited_by = target, ()  # type: Array, tuple[str, ...]
         if self._blends:
-            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else self._elapsed(now))
+            action, limited_by = self.blend_in.limit(action, 0.0 if self._last_write is None else self._elapsed(now))
         action, names = self._bounds.limit(action)
         action, more = self._cut_to_workspace(action, now)
         return self._step(action, limited_by + names + more, now)
@@ -368,30 +368,30 @@ class Limiter:
         """Store the action (A,) being written, from which the next step starts; return the time [s] since the last."""
         elapsed, in_force = self._elapsed(now), self._in_force(now)
         if self._accelerates:
-            start = self._rest.value if self._written is None else self._written
+            start = self._rest.value if self._last_write is None else self._last_write
             if start is not None:
                 least = SHORTEST_PERIODS * self._period
                 step = action.astype(np.float64) - start
                 if elapsed < least:  # the earlier speed counts for the remaining time
                     step += self._speed_at(now) * (least - elapsed)
                 self._speed = step / max(elapsed, least)
-        self._written, self._written_at = action, now
+        self._last_write, self._written_at = action, now
         return in_force
 
     def _step(self, target: Array, limited_by: tuple[str, ...], now: float) -> Shaped:
         """Return the action as far towards a target (A,) as one write may go."""
         if self._rate is None and not self._accelerates:
             return Shaped(target, limited_by)
-        start = (self._rest.require() if self._written is None else self._written).astype(np.float64)
+        start = (self._rest.require() if self._last_write is None else self._last_write).astype(np.float64)
         way = target - start
         move = Move(way, self._speed_at(now), self._elapsed(now))
         step, names = way, ()  # type: Float64, tuple[str, ...]
         if self._accelerates:
             step = self._acceleration.limit(way, move)
-            names = named("acceleration", step != way, self._elements)
+            names = limit_names("acceleration", step != way, self._elements)
         if self._rate is not None and self.gentle < 1.0:
             eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
-            names += named("gentle", step != eased_step, self._elements)
+            names += limit_names("gentle", step != eased_step, self._elements)
         if names and self._workspace is not None:  # it brakes by the full rate, harder than a gentle one
             eased = self._bounds.cut_step((start + step).astype(np.float32), start)
             inside, more = self._cut_to_workspace(eased, now)
@@ -399,13 +399,13 @@ class Limiter:
             names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
             eased_step, step = step, self._rate.limit(step, move)
-            names += named("rate", step != eased_step, self._elements)
+            names += limit_names("rate", step != eased_step, self._elements)
         if not names:
             return Shaped(target, limited_by)
-        cut = step != way
+        mask = step != way
         action = rounded_down(start, step)
-        if 0 in cut.tobytes():
-            action = np.where(cut, action, target)
+        if 0 in mask.tobytes():
+            action = np.where(mask, action, target)
         if self._accelerates:  # without it, a step ends between its start and a target within the bounds
             action = self._bounds.cut_step(action, start)
         return Shaped(action, limited_by + names)
@@ -428,7 +428,7 @@ class Limiter:
         if self._workspace is None:
             return Shaped(action, ())
         inside = self._workspace.cut(action, self._in_force(now))
-        return Shaped(inside, named("workspace", inside != action, self._elements))
+        return Shaped(inside, limit_names("workspace", inside != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
         """Return the time [s] that a step may use: at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""
@@ -436,7 +436,7 @@ class Limiter:
 
     def _in_force(self, now: float) -> float:
         """Return the time [s] since the last write; one period before the first write, 0 if the clock went back."""
-        return self._period if self._written is None else max(now - self._written_at, 0.0)
+        return self._period if self._last_write is None else max(now - self._written_at, 0.0)
 
     def _speed_at(self, now: float) -> Float64:
         """Return the speed (A,) of the steps written last [unit/s]; 0 after a pause, because the action stood still."""

@@ -369,10 +369,10 @@ class Limits(BaseModel):
         for name in self.workspace:
             movers = [element for element, moves in self.moves_of(contract).items() if moves.element == name]
             if len(movers) != 1:
-                named = " and ".join(movers) or "none"
+                names = " and ".join(movers) or "none"
                 raise SamiError(
                     f"workspace.{name} needs exactly one element of the action that moves it; declared as moving it: "
-                    f"{named}. Declare one, and by how much, such as: [moves] {contract.action.elements[0]} = "
+                    f"{names}. Declare one, and by how much, such as: [moves] {contract.action.elements[0]} = "
                     f'{{ element = "{name}", scale = 0.05 }}.'
                 )
             low, high = (side[contract.action.elements.index(movers[0])] for side in self.bounds(contract.action))

@@ -342,8 +342,8 @@ class Age:
         named: Signals for which the limits set an age by name, for the message.
     """
 
-    def __init__(self, longest: Mapping[str, float], named: Collection[str]) -> None:
-        self._longest, self._named = longest, named
+    def __init__(self, longest: Mapping[str, float], names: Collection[str]) -> None:
+        self._longest, self._names = longest, names
         self._tolerated = {name: seconds * (1 + ROUNDING) for name, seconds in longest.items()}
         self._tightest = min(self._tolerated, key=self._tolerated.__getitem__)
         self._least = self._tolerated[self._tightest]
@@ -364,7 +364,7 @@ class Age:
 
     def _words(self, label: str, age: float, name: str, note: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
-        key = f"max_age_s.{name}" if name in self._named else "max_age_s"
+        key = f"max_age_s.{name}" if name in self._names else "max_age_s"
         return (
             f"age: {label} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
             + (note and f"; {note}")

@@ -166,13 +166,13 @@ class Watchdog:
         self._numbers, self._stop_is_requested = shared_numbers(shared), False
         self._link, peer = socket.socketpair()
         self._line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        passed = (peer.fileno(), their_line.fileno(), shared)
+        handles = (peer.fileno(), their_line.fileno(), shared)
         try:
             self._process = subprocess.Popen(
-                python_command(f"{__name__}_process", self.name, self.within_s, self.stop_s, os.getpid(), *passed),
+                python_command(f"{__name__}_process", self.name, self.within_s, self.stop_s, os.getpid(), *handles),
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # prints of a user's module must not mix with this process's stdout
-                pass_fds=passed,
+                pass_fds=handles,
                 start_new_session=True,  # Ctrl-C and Ctrl-Z must not reach it
             )
             peer.close()
@@ -301,9 +301,9 @@ class Watchdog:
         numbers, moment = self._numbers, now()
         due, fired, alive = numbers[DUE], numbers[FIRED], numbers[ALIVE_AT]
         if fired:
-            why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
+            reason = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             result = "which worked" if numbers[STOPPED] else "which has not returned yet"
-            return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
+            return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, {result}"
         if self._stop_is_requested:
             return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
@@ -366,8 +366,8 @@ class Watchdog:
         if answer[:1] == READY:
             return set(json.loads(answer[1:]))
         process.kill()
-        why = answer.decode() or f"its process ended with {process.wait()}, see above."
-        raise AdapterError(f"the watchdog could not stop the robot, so nothing was moved: {why}")
+        reason = answer.decode() or f"its process ended with {process.wait()}, see above."
+        raise AdapterError(f"the watchdog could not stop the robot, so nothing was moved: {reason}")
 
 
 def _answer(line: socket.socket, message: bytes, descriptors: Sequence[int], number: int) -> str:

@@ -52,7 +52,7 @@ class Output:
     """
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[bytes] = queue.Queue(CHUNKS)
+        self._queue: queue.Queue[bytes] = queue.Queue(CHUNKS)
         self._reads, writes = os.pipe()
         original = os.dup(2)
         for descriptor in (1, 2):
@@ -64,7 +64,7 @@ class Output:
     def put(self, text: str) -> None:
         """Print a line, without a system call."""
         with suppress(queue.Full):
-            self._waiting.put_nowait(text.encode())
+            self._queue.put_nowait(text.encode())
 
     def flush(self, within_s: float) -> None:
         """Wait until all output has reached the original stderr, but no longer than `within_s` [s]."""
@@ -74,21 +74,21 @@ class Output:
         end = time.monotonic() + within_s
         while time.monotonic() < end:
             time.sleep(0.001)  # a chunk may have left the pipe and not be in the queue yet
-            if not self._waiting.unfinished_tasks and not select.select([self._reads], [], [], 0)[0]:
+            if not self._queue.unfinished_tasks and not select.select([self._reads], [], [], 0)[0]:
                 return
 
     def _drain(self, descriptor: int) -> None:
         while chunk := os.read(descriptor, CHUNK):
             with suppress(queue.Full):
-                self._waiting.put_nowait(chunk)
+                self._queue.put_nowait(chunk)
 
     def _pass_on(self, descriptor: int) -> None:
         while True:
-            chunk = self._waiting.get()
+            chunk = self._queue.get()
             with suppress(OSError):  # the reader is gone
                 while chunk:
                     chunk = chunk[os.write(descriptor, chunk) :]
-            self._waiting.task_done()
+            self._queue.task_done()
 
 
 Take = Callable[[dict[str, Any], list[int]], object]
@@ -117,10 +117,10 @@ def serve(line: socket.socket) -> None:
             number, kind, document = json.loads(message)
             try:
                 _takers[kind](document, descriptors)
-                why = ""
+                reason = ""
             except Exception as error:  # the adapter reports it
-                why = str(error) or type(error).__name__
-            line.send(json.dumps([number, why]).encode())
+                reason = str(error) or type(error).__name__
+            line.send(json.dumps([number, reason]).encode())
 
 
 FLUSH_S = 0.5
@@ -201,8 +201,8 @@ class Watcher:
         instructed, stopping = self._numbers[DUE] == STOP_NOW, self._numbers[STOPPING] != 0
         loop_ended = self._loop_ended()
         self._numbers[FIRED] = moment  # first, so that a loop that runs on writes nothing more
-        why = why_fired(instructed, loop_ended, stopping, self._within_s, self._stop_s)
-        self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
+        reason = why_fired(instructed, loop_ended, stopping, self._within_s, self._stop_s)
+        self._output.put(f"sami: {clock_of(moment)} the watchdog {reason}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
         while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
             self._numbers[ALIVE_AT] = now()

@@ -183,14 +183,14 @@ def main(path: str, provider: str, cpu_s: int) -> None:
 
 def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
     """Call `attempt`, write its result or the reason of a refusal to stdout, and end this process; see `confined`."""
-    kind, why, result = None, "", b""
+    kind, reason, result = None, "", b""
     try:
         result = attempt()
     except SamiError as error:
-        kind, why = type(error).__name__, str(error)
+        kind, reason = type(error).__name__, str(error)
     except MemoryError:
-        kind, why = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
-    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why[:4000]}).encode() + b"\n" + result)
+        kind, reason = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
+    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": reason[:4000]}).encode() + b"\n" + result)
     sys.stdout.buffer.flush()
     os._exit(0)  # runs no exit handlers of libraries
 

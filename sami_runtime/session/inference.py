@@ -213,10 +213,10 @@ def full_name(provider: str) -> str:
 
 def load_libraries(onnxruntime: ModuleType) -> str:
     """Load the CUDA libraries that pip installed, and return the text that onnxruntime prints about missing ones."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         onnxruntime.preload_dlls()
-    return printed.getvalue()
+    return output.getvalue()
 
 
 def _not_started(name: str, artifact: Artifact, reason: str) -> ProviderError:

@@ -225,9 +225,9 @@ class EpisodeMemory:
     def load(self, state: SessionState) -> None:
         """Copy the numbers of a state of the same shapes into this memory."""
         self.action[...], self.context[...] = state.previous_action, state.context
-        for values, saved in ((self.state, state.tensors), (self.extra, state.extra)):
+        for values, source in ((self.state, state.tensors), (self.extra, state.extra)):
             for name, value in values.items():
-                value[...] = saved[name]
+                value[...] = source[name]
         self.acted = np.array(state.acted, np.bool_)
 
     def digest(self) -> str:

@@ -48,7 +48,7 @@ MAX_BACKLOG = 500
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
 """Target networks, with the networks that they follow; one that is missing in a file of weights starts as a copy."""
 SAVED_VERSION = 1
-COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
+COUNTERS = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
 """Attributes of an agent that are counters, which its file stores."""
 FIRST = "first_actor."
 """Prefix, in an agent's file, of the tensors of the actor that `InitConfig.anchor` pulls towards."""
@@ -311,9 +311,9 @@ class ContextSAC(BaseAlgorithm):
                 for _ in range(source.updates(self.due(self.num_timesteps))):
                     self._update(buffer, source)
                 due = self.due(self.num_timesteps)
-                passed = self.num_timesteps // log_interval > self.logged_at // log_interval
+                is_due = self.num_timesteps // log_interval > self.logged_at // log_interval
                 # The last line of the log waits until all due updates are made.
-                if passed and (self.finished or self.num_timesteps < total):
+                if is_due and (self.finished or self.num_timesteps < total):
                     self.dump_logs()
                 if self.finished:
                     break
@@ -337,9 +337,9 @@ class ContextSAC(BaseAlgorithm):
         reach, every = self.environment.reach if self.environment else None, plan.stride if plan else 0
         weights, first = self.policy.numpy_weights(), self._episode_num
         if collection.workers:
-            spec, count, done = self._envs[0].spec, collection.workers, self.num_timesteps
+            spec, count, steps = self._envs[0].spec, collection.workers, self.num_timesteps
             return Processes(
-                spec, collection.envs, count, weights, seed, exploration, reach, first, every, options, done
+                spec, collection.envs, count, weights, seed, exploration, reach, first, every, options, steps
             )
         policy = NumpyPolicy(weights, len(self._envs))
         rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=every, with_profile=options)
@@ -390,9 +390,9 @@ class ContextSAC(BaseAlgorithm):
         """Write one line of the log at the present step."""
         self.logged_at = self.num_timesteps
         assert self.ep_info_buffer is not None
-        judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
+        measures = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
         scalars = {
-            **self.task_record.scalars(*judged),
+            **self.task_record.scalars(*measures),
             "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
             "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
             "time/updates": self._n_updates,
@@ -448,7 +448,7 @@ class ContextSAC(BaseAlgorithm):
             "environment": self.environment.name if self.environment and is_registered(self.environment) else None,
             "seed": self.seed,
             "rng": self.rng.bit_generator.state,
-            "counted": {name: getattr(self, name) for name in COUNTED},
+            "counted": {name: getattr(self, name) for name in COUNTERS},
             "logged_at": self.logged_at,
             "last_scalars": {name: float(scalar) for name, scalar in self._last_scalars.items()},
             "episodes": list(self.ep_info_buffer or ()),
@@ -483,8 +483,8 @@ class ContextSAC(BaseAlgorithm):
         Raises:
             ValueError: the environment's spaces differ from the agent's. SamiError: see `read_agent`.
         """
-        saved = read_agent(path)
-        facts = saved.facts
+        contents = read_agent(path)
+        facts = contents.facts
         agent = cls("ContextPolicy", env, from_dict(facts["config"]), None, 0, facts["seed"], device, False)
         observation, action = _space(facts["observation_space"]), cast(spaces.Box, _space(facts["action_space"]))
         if agent.env is not None:
@@ -493,7 +493,7 @@ class ContextSAC(BaseAlgorithm):
             agent.environment = environment(facts["environment"])
         agent.observation_space, agent.action_space = observation, action
         agent._setup_model()
-        agent._restore(saved)
+        agent._restore(contents)
         return agent
 
     def _extra_modules(self) -> dict[str, torch.nn.Module]:
@@ -505,26 +505,26 @@ class ContextSAC(BaseAlgorithm):
         """Return the learner's optimisers by the names of its attributes."""
         return {name: value for name, value in vars(self.learner).items() if isinstance(value, torch.optim.Optimizer)}
 
-    def _restore(self, saved: SavedAgent) -> None:
+    def _restore(self, contents: SavedAgent) -> None:
         """Restore weights, optimisers, random state and counters of a saved agent with this configuration."""
-        policy = {name: tensor for name, tensor in saved.policy.items() if not name.startswith((FIRST, DYNAMICS))}
+        policy = {name: tensor for name, tensor in contents.policy.items() if not name.startswith((FIRST, DYNAMICS))}
         self.policy.load_state_dict(policy)
         self.learner.anchor()
         for start, module in self._extra_modules().items():
-            tensors = {n.removeprefix(start): tensor for n, tensor in saved.policy.items() if n.startswith(start)}
+            tensors = {n.removeprefix(start): tensor for n, tensor in contents.policy.items() if n.startswith(start)}
             if tensors or start != FIRST:
                 module.load_state_dict(tensors)
         for name, optimizer in self._optimizers().items():
             state: dict[int, dict[str, Tensor]] = {}
-            for key, value in saved.moments.items():
+            for key, value in contents.moments.items():
                 owner, parameter, moment = key.split(".")
                 if owner == name:
                     state.setdefault(int(parameter), {})[moment] = value
             optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         assert self.rng is not None
-        facts = saved.facts
+        facts = contents.facts
         self.rng.bit_generator.state = facts["rng"]
-        for name in COUNTED:
+        for name in COUNTERS:
             setattr(self, name, facts["counted"][name])
         self.logged_at = facts.get("logged_at", self.num_timesteps)  # older files lack it
         self._last_scalars = dict(facts.get("last_scalars", {}))

@@ -105,11 +105,11 @@ class LSTMEncoder(_Encoder):
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that `numpy_policy._LSTM` needs."""
-        named: dict[str, Tensor] = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
+        arrays: dict[str, Tensor] = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         for name, head in (("head", self.head), ("correction", self.correction)):
             if head is not None:
-                named |= {f"{name}.weight": head.weight, f"{name}.bias": head.bias}
-        return named
+                arrays |= {f"{name}.weight": head.weight, f"{name}.bias": head.bias}
+        return arrays
 
 
 class GaussianEncoder(_Encoder):
@@ -167,8 +167,8 @@ class GaussianEncoder(_Encoder):
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that `numpy_policy._Gaussians` needs."""
         linears = [module for module in self.factor if isinstance(module, nn.Linear)]
-        named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
-        return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}
+        arrays = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
+        return arrays | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}
 
 
 class NoEncoder(_Encoder):

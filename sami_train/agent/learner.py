@@ -95,11 +95,11 @@ class Learner:
         if self.init.anchor > 0:
             self.first_actor = copy.deepcopy(self.policy.actor).requires_grad_(False)
 
-    def set_progress(self, done: float) -> None:
-        """Set the learning rates of the schedule, `done` being the fraction of the run's steps that are done."""
+    def set_progress(self, share: float) -> None:
+        """Set the learning rates of the schedule, `share` being the fraction of the run's steps that are done."""
         cfg = self.learning
-        done = min(done, 1.0)  # the last episode can end after the run's last step
-        past = 0.0 if done <= cfg.decay_from else (done - cfg.decay_from) / (1.0 - cfg.decay_from)
+        share = min(share, 1.0)  # the last episode can end after the run's last step
+        past = 0.0 if share <= cfg.decay_from else (share - cfg.decay_from) / (1.0 - cfg.decay_from)
         factor = 1.0 - past * (1.0 - cfg.decay_to)
         # The groups are looked up each time: loading an optimiser's state replaces them.
         critic, encoder = self.critic_optimizer.param_groups

@@ -73,14 +73,14 @@ def recorded_episodes(
     for path, recording in zip(paths, read_recordings(paths), strict=True):
         _require_fit(recording, spec)
         episodes_read = 0
-        for number, stretch, ended in recording.stretches(are_finite):
+        for number, stretch, is_whole in recording.stretches(are_finite):
             task = stretch[0].info.get("task", {})
             key = task or {"recording": str(path)}
             listed += [] if key in listed else [key]
             outcome = recording.episodes.get(number)
             for start in range(0, len(stretch), episode_steps):
                 part = stretch[start : start + episode_steps]
-                last = ended and start + len(part) == len(stretch)
+                last = is_whole and start + len(part) == len(stretch)
                 succeeded = last and outcome is not None and outcome.success
                 episode = _episode(path, spec, part, task, listed.index(key), last, bool(succeeded), end_on_fall)
                 if episode is not None:
@@ -109,14 +109,14 @@ def _episode(
     ticks: Sequence[StepRecord],
     task: Task,
     task_index: int,
-    ended: bool,
+    is_whole: bool,
     succeeded: bool,
     end_on_fall: bool,
 ) -> Episode | None:
     """Return the episode of consecutive ticks; None if it has fewer than `SHORTEST` steps.
 
-    Its rewards are those that the adapter reported, else -1 or 0 by its goal. `ended` says that the ticks include the
-    end of the recorded episode, `succeeded` that it was a success.
+    Its rewards are those that the adapter reported, else -1 or 0 by its goal. `is_whole` says that the ticks include
+    the end of the recorded episode, `succeeded` that it was a success.
     """
     if len(ticks) < SHORTEST:
         return None
@@ -133,9 +133,9 @@ def _episode(
     observations[:, layout.order] = [
         np.concatenate([np.ravel(values[signal.name]) for signal in spec.signals]) for values in by_name
     ]
-    success = succeeded or bool(ended and ticks[-1].info.get("is_success", False))
+    success = succeeded or bool(is_whole and ticks[-1].info.get("is_success", False))
     at_goal = success and goal is not None
-    terminated = bool(ended and (at_goal or ticks[-1].info.get("terminated", False)))
+    terminated = bool(is_whole and (at_goal or ticks[-1].info.get("terminated", False)))
     steps = len(ticks) if terminated else len(ticks) - 1
     following = np.concatenate([observations[1:], observations[-1:]])
     if goal is not None:

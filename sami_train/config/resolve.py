@@ -141,25 +141,25 @@ def _require_fit(header: WeightsHeader, choice: str, spec: EnvironmentSpec, file
 
 
 def _learning(values: Mapping[str, Any], temperature: float | None, has_critics: bool) -> Iterator[Derivation]:
-    trained = ["actor_rate", "encoder_rate", "temperature_rate", *(["critic_rate"] if has_critics else [])]
-    for name in trained:
+    rates = ["actor_rate", "encoder_rate", "temperature_rate", *(["critic_rate"] if has_critics else [])]
+    for name in rates:
         key = f"learning.{name}"
         yield Derivation(key, values[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
     start, lowest = values["learning.initial_temperature"] * COOLING, values["learning.minimum_temperature"]
-    why = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights have none"
-    yield Derivation("learning.initial_temperature", max(temperature or start, lowest), why)
+    reason = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights have none"
+    yield Derivation("learning.initial_temperature", max(temperature or start, lowest), reason)
     if not has_critics:
-        why = "the weights have no critics, so new ones are trained"
-        yield Derivation("init.critic_updates", CRITIC_UPDATES, why)
-        yield Derivation("init.keep_encoder", True, why)
-        yield Derivation("init.anchor", ANCHOR, why)
+        reason = "the weights have no critics, so new ones are trained"
+        yield Derivation("init.critic_updates", CRITIC_UPDATES, reason)
+        yield Derivation("init.keep_encoder", True, reason)
+        yield Derivation("init.anchor", ANCHOR, reason)
 
 
 def _exploration(values: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
     most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # `from_dict` rejects other values
-    why = "the policy is already trained"
+    reason = "the policy is already trained"
     warmup = min(values["exploration.warmup_steps"], most)
-    yield Derivation("exploration.warmup_by_policy", True, why)
+    yield Derivation("exploration.warmup_by_policy", True, reason)
     yield Derivation("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")
-    yield Derivation("exploration.reach_episodes", 0.0, why)
-    yield Derivation("exploration.greedy_from", 1, why)
+    yield Derivation("exploration.reach_episodes", 0.0, reason)
+    yield Derivation("exploration.greedy_from", 1, reason)

@@ -55,10 +55,10 @@ def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return env
 
 
-def steps_of(steps: int | None, plain: str | Callable[..., Any], opened: gym.Env[Any, Any], name: str) -> int:
+def steps_of(steps: int | None, plain: str | Callable[..., Any], env: gym.Env[Any, Any], name: str) -> int:
     """Return the longest episode, in steps: the user's number, or the environment's own time limit; else SamiError."""
     if steps is None:
-        spec = opened.spec if not isinstance(plain, str) or opened.spec is None else gym.spec(opened.spec.id)
+        spec = env.spec if not isinstance(plain, str) or env.spec is None else gym.spec(env.spec.id)
         steps = None if spec is None else spec.max_episode_steps
     if steps is None or steps < 1:
         raise SamiError(f"{name} has no time limit of at least 1 step; give episode_steps.")
@@ -163,8 +163,8 @@ def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> 
     if not ((low == -1.0).all() and (high == 1.0).all()):
         unit = "" if true.unit == UNIT else f" {true.unit}"
         ends = [f"-1 to 1 stands for {a:g} to {b:g}{unit}" for a, b in zip(low, high, strict=True)]
-        named = [f"{element}: {end}" for element, end in zip(true.elements, ends, strict=True)]
-        scales = ends[0] if len(set(ends)) == 1 else ", ".join(named)
+        parts = [f"{element}: {end}" for element, end in zip(true.elements, ends, strict=True)]
+        scales = ends[0] if len(set(ends)) == 1 else ", ".join(parts)
         changes |= {"unit": UNIT, "meaning": f"{true.meaning}; {scales}" if true.meaning else scales}
     return true.model_copy(update=changes)
 

@@ -161,8 +161,8 @@ class EnvironmentSpec:
             present, absent = ("tasks", "set_task") if space.features else ("set_task", "tasks")
             raise SamiError(f"{name} has {present} but no {absent}; give both, or neither if there are no tasks.")
         source = PlainEnvironment(plain, set_task, set_dynamics, dict(arguments or {}))
-        opened = source.open()
-        env = bare(opened)
+        gym_env = source.open()
+        env = bare(gym_env)
         try:
             layout = observed(env.observation_space, signals, name)
             known_goal = goal_of(goal, layout, name)
@@ -174,7 +174,7 @@ class EnvironmentSpec:
                 layout=layout,
                 action=acted(env.action_space, action, name),
                 rate_hz=rate_of(rate_hz, env, name),
-                episode_steps=steps_of(episode_steps, plain, opened, name),
+                episode_steps=steps_of(episode_steps, plain, gym_env, name),
                 measure=measure_of(measure, known_goal),
                 ends_early=ends_early,
                 goal=known_goal,

@@ -70,8 +70,8 @@ class TaskRecord:
 
     def add(self, episode: Episode) -> None:
         """Add an episode to the windows of its task; all episodes in drawn tasks share the name `all`."""
-        named = [] if episode.task_index == DRAWN_TASK else episode.task.items()
-        name = " ".join(f"{feature}={text_of(value)}" for feature, value in named) or "all"
+        features = [] if episode.task_index == DRAWN_TASK else episode.task.items()
+        name = " ".join(f"{feature}={text_of(value)}" for feature, value in features) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
         self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
         self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)

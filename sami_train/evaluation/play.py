@@ -64,14 +64,14 @@ def sharing(
     """
     if processes <= 1:
         with closing(make_worker(*arguments)) as worker:
-            yield _alone(worker)
+            yield _single(worker)
         return
     with one_thread(), mp.get_context("spawn").Pool(processes, _begin_process, (make_worker, arguments)) as pool:
         arriving: Any = pool.imap if in_order else pool.imap_unordered
         yield lambda jobs: arriving(_run, jobs)
 
 
-def _alone(worker: Worker) -> Jobs:
+def _single(worker: Worker) -> Jobs:
     """Return a function that does jobs in this process."""
     return lambda jobs: ((job, worker.run(job)) for job in jobs)
 
@@ -134,7 +134,7 @@ def playing(
     else:
         stage = _EnvStage(spec, policy, rows, gap, clean_share)
     with closing(stage):
-        yield _play_by(_alone(stage), rows, on_round), policy
+        yield _play_by(_single(stage), rows, on_round), policy
 
 
 @contextmanager

@@ -146,14 +146,14 @@ def parts_of(gap: GapProfile) -> list[Kind]:
     """
     whole = gap.to_dict()
     shared = {"same_as": whole.pop("same_as")} if "same_as" in whole else {}
-    alone = {key: {key: value} for key, value in whole.items() if key != "stuck_for_s"}
+    single_parts = {key: {key: value} for key, value in whole.items() if key != "stuck_for_s"}
     if "stuck_for_s" in whole:  # has no effect without `stuck_at_s`
-        alone["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
-    if not alone:
+        single_parts["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
+    if not single_parts:
         raise SamiError("the profile is empty, so there is nothing to measure; give one with at least one key.")
     parts = {"the whole gap": whole}
-    if len(alone) > 1:
-        parts |= {f"{key} alone": part for key, part in alone.items()}
+    if len(single_parts) > 1:
+        parts |= {f"{key} alone": part for key, part in single_parts.items()}
     return [_part(name, {**shared, **part}) for name, part in parts.items()]
 
 

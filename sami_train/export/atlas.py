@@ -58,7 +58,7 @@ def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
 
 
 def fit(
-    fitted: Sequence[Contexts],
+    training: Sequence[Contexts],
     held_out: Sequence[Contexts],
     tasks: Sequence[Task],
     window: int | None = None,
@@ -70,7 +70,7 @@ def fit(
     tasks' mean covariance by C / (C + n), with n the task's number of episodes: steps of one episode are similar.
 
     Args:
-        fitted: lists of episodes (T, C) for each of K tasks, from which means and covariances are computed.
+        training: lists of episodes (T, C) for each of K tasks, from which means and covariances are computed.
         held_out: lists of other episodes for each task, from which the thresholds are computed.
         tasks: the K tasks.
         window: W, how many contexts in a row are averaged; `usual_window` if None. In an episode's first W steps the
@@ -80,23 +80,23 @@ def fit(
     Raises:
         SamiError: there are too few held-out episodes, or no episode is long enough.
     """
-    every = [episode for task in fitted for episode in task]
+    every = [episode for task in training for episode in task]
     window = usual_window(every) if window is None else window
-    counted = [[late for episode in task if len(late := windowed(episode, window)[window:])] for task in fitted]
+    contexts = [[late for episode in task if len(late := windowed(episode, window)[window:])] for task in training]
     # A task whose episodes all end before a window counts is left out.
-    indices = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
+    indices = [k for k, episodes in enumerate(contexts) if sum(map(len, episodes)) > 1]
     if not indices:
         raise SamiError(
             f"no task has two windows of {window} contexts that count, which takes episodes of at least {2 * window} "
             f"steps; the median episode has {_median_length(every)}. Set a shorter window, or run more episodes."
         )
-    means = [np.concatenate(counted[k]).mean(axis=0) for k in indices]
+    means = [np.concatenate(contexts[k]).mean(axis=0) for k in indices]
     own_covariances = [
-        np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in indices
+        np.cov(np.concatenate(contexts[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in indices
     ]
     pooled = np.mean(own_covariances, axis=0)
     pooled += np.eye(len(pooled)) * max(RIDGE * float(np.trace(pooled)) / len(pooled), 1e-12)
-    weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in indices]
+    weights = [len(pooled) / (len(pooled) + len(contexts[k])) for k in indices]
     covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own_covariances, strict=True)]
     slow = float(np.median(np.concatenate([_drifts(episode, window) for episode in every])))
     atlas = Atlas(

@@ -40,7 +40,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     """Write NAME.md beside the model, and NAME.png where matplotlib is installed; return the files written."""
     training = contract.training
     steps_per_draw = training["config"]["learning"].get("steps_per_draw", 1)
-    named = by_name(str(training["env"]))
+    option = by_name(str(training["env"]))
     lines = [
         f"# {model.stem}",
         "",
@@ -55,11 +55,11 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         *_teaching(run),
         shlex.join(run.facts["command"]),
         *(
-            f"sami train --resume {_trained_in(run)} --steps {more['to']}{named}  # after {more['from']:,} steps"
+            f"sami train --resume {_trained_in(run)} --steps {more['to']}{option}  # after {more['from']:,} steps"
             for more in run.facts.get("extended", ())
         ),
-        f"sami eval --run {_trained_in(run)}{named}",
-        f"sami export --run {_trained_in(run)} --out {in_shell(model.as_posix())}{named}{_options(contract)}",
+        f"sami eval --run {_trained_in(run)}{option}",
+        f"sami export --run {_trained_in(run)} --out {in_shell(model.as_posix())}{option}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -101,8 +101,8 @@ def _trained_in(run: RunRecord) -> str:
     if run.study is None:
         return in_shell(run.address)
     words = list(run.facts.get("command", ()))
-    named = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
-    return in_shell(next(named, run.name))
+    paths = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
+    return in_shell(next(paths, run.name))
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:

@@ -90,9 +90,9 @@ def export_run(
         atlas_episodes = max(ATLAS_EPISODES, least_episodes(tasks))
     total = atlas_episodes * tasks + seen_episodes
 
-    def count(done: int) -> None:
+    def count(rounds: int) -> None:
         if on_round is not None:
-            on_round(done, total)
+            on_round(rounds, total)
 
     count(0)
     if atlas_episodes and agent.policy.context_size:

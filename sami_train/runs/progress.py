@@ -38,7 +38,7 @@ class Progress:
     A resumed run starts at `done` environment steps; without `show` nothing is printed.
     """
 
-    def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
+    def __init__(self, config: TrainConfig, steps: int, show: bool = True) -> None:
         self._total, self._show, self._measure = config.steps, show, environment(config.env).measure
         self._warmup = config.exploration.warmup_steps
         self._bar = Bar(
@@ -48,7 +48,7 @@ class Progress:
             TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
             TimeElapsedColumn(),
         )
-        self._task = self._bar.add_task("train", total=config.steps, completed=done)
+        self._task = self._bar.add_task("train", total=config.steps, completed=steps)
         self._live = Live(self._bar, refresh_per_second=2)
         self._history: deque[tuple[float, int, int]] = deque()
         self._last_line = time.monotonic()
@@ -72,8 +72,8 @@ class Progress:
             self._history.popleft()
         if not self._show:
             return
-        then, steps_then, updates_then = self._history[0]
-        elapsed = max(now - then, 1e-9)
+        start, steps_then, updates_then = self._history[0]
+        elapsed = max(now - start, 1e-9)
         speed = (steps - steps_then) / elapsed
         remaining = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure

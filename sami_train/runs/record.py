@@ -88,9 +88,9 @@ class RunRecord:
 
         share, k = mean("contrast/share"), mean("contrast/k")
         if share is not None:
-            ended = next((row["step"] for row in self.metrics if "contrast/ended" in row), None)
+            end_step = next((row["step"] for row in self.metrics if "contrast/ended" in row), None)
             log_k = None if k is None else float(np.log(k))
-            return RealisedContrast(mean("contrast/bound"), log_k, share, True, ended)
+            return RealisedContrast(mean("contrast/bound"), log_k, share, True, end_step)
         bound = mean("train/contrast_bound")
         return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 

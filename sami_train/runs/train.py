@@ -45,7 +45,7 @@ class _Keeper(BaseCallback):
     def __init__(self, run: RunFolder, config: TrainConfig, progress: Progress, before: float) -> None:
         super().__init__()
         self.run, self.config, self.progress, self.before = run, config, progress, before
-        self.started = time.perf_counter()
+        self.start_time = time.perf_counter()
         self.stop_requested = False
         self._next = 0
 
@@ -58,7 +58,7 @@ class _Keeper(BaseCallback):
     @property
     def seconds(self) -> float:
         """Seconds spent on this run so far, including those before it was resumed."""
-        return self.before + time.perf_counter() - self.started
+        return self.before + time.perf_counter() - self.start_time
 
     def _on_training_start(self) -> None:
         self.logger.record("time/seconds", self.seconds)  # a resumed run may log before its first step
@@ -138,12 +138,12 @@ def resume(
     """
     run = RunFolder.open(out)
     config = run.config()
-    named = by_name(config.env)
+    option = by_name(config.env)
     if run.checkpointed is not None:
-        newest = f"sami train --resume {in_shell(run.run)}{named}"
+        newest = f"sami train --resume {in_shell(run.run)}{option}"
         raise RunError(f"{out} is a checkpoint; resume its run, from the newest checkpoint: {newest}")
     if run.agent.is_file() and steps is None:
-        line = f"sami eval --run {in_shell(out)}{named}"
+        line = f"sami eval --run {in_shell(out)}{option}"
         raise RunError(
             f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps."
         )

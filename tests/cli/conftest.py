@@ -99,7 +99,7 @@ def _train(folder):
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory):
+def panda(tmp_path_factory):
     folder = shared_folder(tmp_path_factory, "trained", _train)
     return Trained(folder / "run", folder / "tiny.onnx")
 
@@ -143,17 +143,17 @@ def sami(monkeypatch, capfd, tmp_path):
 
 
 @pytest.fixture
-def run_copy(trained, tmp_path):
+def run_copy(panda, tmp_path):
     """A copy of the trained run that a test may break."""
-    return Path(shutil.copytree(trained.run, tmp_path / "copy"))
+    return Path(shutil.copytree(panda.run, tmp_path / "copy"))
 
 
 @pytest.fixture
-def rewritten(trained, tmp_path):
+def rewritten(panda, tmp_path):
     """Writes a model like the trained one, with a changed contract and perhaps a changed graph."""
 
     def write(change, edit=None):
-        model = onnx.load(trained.model)
+        model = onnx.load(panda.model)
         contract = json.loads(next(p.value for p in model.metadata_props if p.key == METADATA_KEY))
         if edit is not None:
             edit(model.graph)

@@ -29,10 +29,10 @@ def make(clock):
 """
 
 
-def run_wrong(sami, trained, text):
+def run_wrong(sami, panda, text):
     Path("wrong.py").write_text(text)
     try:
-        return sami(*driving("wrong:make", trained.model, steps=2))
+        return sami(*driving("wrong:make", panda.model, steps=2))
     finally:
         sys.modules.pop("wrong", None)
 
@@ -44,16 +44,16 @@ def run_wrong(sami, trained, text):
         *(("read", error) for error in ("TypeError('no such axis')", "KeyError('axis')")),
     ],
 )
-def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method, error):
-    done = run_wrong(sami, trained, RAISES.format(method=method, error=error))
+def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, panda, method, error):
+    done = run_wrong(sami, panda, RAISES.format(method=method, error=error))
     assert (done.code, done.errors.count("\n")) == (1, 1)
     assert "Traceback" not in done.err
     assert "axis" in done.err
     assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in done.err
 
 
-def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
-    done = run_wrong(sami, trained, "def make(clock):\n    return 1 + 'x'\n")
+def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, panda):
+    done = run_wrong(sami, panda, "def make(clock):\n    return 1 + 'x'\n")
     assert "wrong:make(clock) failed: TypeError: unsupported operand" in done.err
     assert "(wrong.py, line 2, in make). Correct the factory" in done.err
 
@@ -74,15 +74,15 @@ def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
         ("write", "Executed(made.action, made.action)", "returned an Executed whose done is of type ndarray;"),
     ],
 )
-def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, trained, method, returned, message):
-    done = run_wrong(sami, trained, RETURNS.format(method=method, returned=returned))
+def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, panda, method, returned, message):
+    done = run_wrong(sami, panda, RETURNS.format(method=method, returned=returned))
     assert done.code == 1
     assert message in done.err
 
 
-def test_signals_that_are_none_are_refused_before_anything_moves(sami, trained):
+def test_signals_that_are_none_are_refused_before_anything_moves(sami, panda):
     text = "from my_robot import Still\nclass Wrong(Still):\n    action = 'all of them'\n"
-    done = run_wrong(sami, trained, text + "def make(clock):\n    return Wrong(clock)\n")
+    done = run_wrong(sami, panda, text + "def make(clock):\n    return Wrong(clock)\n")
     assert done.code == 1
     assert "wrong:make(clock) made a Wrong whose observation is (Signal(" in done.err
     assert "whose action is 'all of them'; they must be a tuple of Signals and a Signal" in done.err

@@ -12,28 +12,28 @@ from tests.making.still_robot import ROBOT, driving
 pytestmark = pytest.mark.usefixtures("my_robot")
 
 
-def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
-    done = sami("check-adapter", "my_robot:make", "--model", trained.model)
+def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, panda):
+    done = sami("check-adapter", "my_robot:make", "--model", panda.model)
     assert (done.code, done.err) == (0, "")
     assert "0 of 12 checks failed; nothing was written, --write checks that, too; " in done.prose
     assert "tiny.onnx has no training ranges, so frames and units were not judged" in done.prose
     assert not Path("written.txt").exists()
-    done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--write")
+    done = sami("check-adapter", "my_robot:make", "--model", panda.model, "--write")
     assert (done.code, Path("written.txt").exists()) == (1, False)
     assert "needs the neutral action, which moves nothing, and the limits set no rest. Set rest = 0.0" in done.err
     Path("limits.toml").write_text("rest = 0.0")
     options = ("--write", "--limits", "limits.toml")
-    done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)
+    done = sami("check-adapter", "my_robot:make", "--model", panda.model, *options)
     assert "my_robot:make: 0 of 13 checks failed; " in done.prose
     assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 25
 
 
-def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
-    done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model)
+def test_a_broken_law_is_told_and_exits_with_4(sami, panda):
+    done = sami("check-adapter", "my_robot:wall_clock", "--model", panda.model)
     assert done.code == 4
     assert "BROKEN  stamps observations with the loop's clock" in done.out
     assert "1 of 12 checks failed" in done.out
-    done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--json")
+    done = sami("check-adapter", "my_robot:wall_clock", "--model", panda.model, "--json")
     document = json.loads(done.out)
     assert (done.code, document["broken"], len(document["laws"])) == (4, 1, 12)
 
@@ -51,15 +51,15 @@ def test_numbers_are_judged_by_what_training_saw(sami):
     assert not Path("written.txt").exists()
 
 
-def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, trained):
+def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, panda):
     Path("limits.toml").write_text("rest = 0.0")
-    done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--excite", "--limits", "limits.toml")
+    done = sami("check-adapter", "my_robot:make", "--model", panda.model, "--excite", "--limits", "limits.toml")
     assert (done.code, Path("written.txt").exists()) == (1, False)
     assert "Measure them with: sami describe FILE" in done.err
 
 
-def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
-    done = sami(*driving(model=trained.model, steps=3), "--record", "r.mcap", "--json")
+def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, panda):
+    done = sami(*driving(model=panda.model, steps=3), "--record", "r.mcap", "--json")
     assert (done.code, done.errors) == (0, "")
     warnings = done.err.splitlines()
     warned = [line.partition(":")[2].partition(":")[0].strip() for line in warnings]
@@ -112,15 +112,15 @@ def test_what_a_robot_says_of_success_is_told(sami):
     sys.modules.pop("judge", None)
 
 
-def test_a_dry_run_of_a_robot_never_writes(sami, trained):
-    done = sami(*driving(model=trained.model, steps=3), "--dry-run")
+def test_a_dry_run_of_a_robot_never_writes(sami, panda):
+    done = sami(*driving(model=panda.model, steps=3), "--dry-run")
     assert (done.code, done.errors) == (0, "")
     assert "3 ticks: " in done.out
     assert not Path("written.txt").exists()
 
 
-def test_observations_of_a_robot_age(sami, trained):
-    done = sami(*driving("my_robot:wall_clock", trained.model, steps=12), "--record", "stale.mcap")
+def test_observations_of_a_robot_age(sami, panda):
+    done = sami(*driving("my_robot:wall_clock", panda.model, steps=12), "--record", "stale.mcap")
     assert done.code == 3
     assert "s after now by the loop's clock, allowed are 0.12 s (max_age_s). The robot is stopped" in done.err
     assert not Path("written.txt").exists()
@@ -147,8 +147,8 @@ def test_observations_of_a_robot_age(sami, trained):
     ],
 )
 @pytest.mark.parametrize("command", ["check-adapter", "drive"])
-def test_an_adapter_that_cannot_be_made_is_refused(sami, trained, command, adapter, message):
-    words = driving(adapter, trained.model) if command == "drive" else (command, adapter, "--model", trained.model)
+def test_an_adapter_that_cannot_be_made_is_refused(sami, panda, command, adapter, message):
+    words = driving(adapter, panda.model) if command == "drive" else (command, adapter, "--model", panda.model)
     done = sami(*words)
     assert done.code == 1
     assert done.err.startswith("sami: ")
@@ -224,8 +224,8 @@ def test_keys_of_robots_are_refused_in_a_simulator(sami, key, message):
     assert message in done.err
 
 
-def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami, trained):
-    robot = driving(model=trained.model, steps=2, gap="gap.toml")
+def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami, panda):
+    robot = driving(model=panda.model, steps=2, gap="gap.toml")
     Path("gap.toml").write_text("action_latency_s = 0.1")
     done = sami(*robot)
     assert (done.code, done.out) == (1, "")
@@ -234,8 +234,8 @@ def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami,
     assert sami(*robot).code == 0
 
 
-def test_a_robot_is_driven_more_slowly(sami, trained):
-    done = sami(*driving(model=trained.model, steps=3, slower=3), "--json")
+def test_a_robot_is_driven_more_slowly(sami, panda):
+    done = sami(*driving(model=panda.model, steps=3, slower=3), "--json")
     assert done.code == 0
     assert json.loads(done.out.splitlines()[0])["steps"] == 3
 
@@ -247,8 +247,8 @@ def emergency_stop():
 """
 
 
-def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, trained):
-    robot = driving(model=trained.model, steps=3, watchdog_s=0.5)
+def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, panda):
+    robot = driving(model=panda.model, steps=3, watchdog_s=0.5)
     done = sami(*robot)
     assert (done.code, done.out) == (1, "")
     assert "the watchdog could not stop the robot, so nothing was moved: unknown factory 'emergency_stop'" in done.err

@@ -53,28 +53,28 @@ def python(script, *arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment)
 
 
-def test_training_leaves_a_finished_run(trained):
-    facts = json.loads((trained.run / "run.json").read_text())
+def test_training_leaves_a_finished_run(panda):
+    facts = json.loads((panda.run / "run.json").read_text())
     assert facts["state"] == "finished"
     assert facts["steps"] >= 700
-    assert json.loads((trained.run / "config.json").read_text())["network"]["net_arch"] == [32, 32]
-    assert [path.name for path in trained.run.rglob("*unfinished*")] == []
+    assert json.loads((panda.run / "config.json").read_text())["network"]["net_arch"] == [32, 32]
+    assert [path.name for path in panda.run.rglob("*unfinished*")] == []
 
 
-def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, trained):
-    document = json.loads((trained.run / "evaluation.json").read_text())
+def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, panda):
+    document = json.loads((panda.run / "evaluation.json").read_text())
     assert list(document["sets"]) == ["training", "moderate", "extreme"]
-    done = sami("inspect", trained.model, "--json")
-    assert document.pop("agent_steps") == json.loads((trained.run / "run.json").read_text())["steps"]
+    done = sami("inspect", panda.model, "--json")
+    assert document.pop("agent_steps") == json.loads((panda.run / "run.json").read_text())["steps"]
     assert json.loads(done.out)["evaluation"] == document
 
 
-def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, trained, contents, short_panda):
-    before = contents(trained.run)
+def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, panda, contents, short_panda):
+    before = contents(panda.run)
     arguments = ("--episodes", 2, "--on", 1, "--tasks", "training", "--json")
-    of_run = sami("eval", "--run", trained.run, *arguments)
-    of_model = sami("eval", "--model", trained.model, *arguments)
-    assert contents(trained.run) == before
+    of_run = sami("eval", "--run", panda.run, *arguments)
+    of_model = sami("eval", "--model", panda.model, *arguments)
+    assert contents(panda.run) == before
     for done in (of_run, of_model):
         assert (done.code, done.err) == (0, "")
         result = json.loads(done.out)
@@ -84,14 +84,14 @@ def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, 
     assert starts[0] == starts[1]
 
 
-def test_evaluating_in_processes_prints_json_only(sami, trained, short_panda):
-    done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 2, "--tasks", "training", "--json")
+def test_evaluating_in_processes_prints_json_only(sami, panda, short_panda):
+    done = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 2, "--tasks", "training", "--json")
     assert (done.code, done.err) == (0, "")
     assert list(json.loads(done.out)["sets"]) == ["training"]
 
 
-def test_evaluation_without_json_is_a_table(sami, trained, short_panda):
-    done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 1, "--tasks", "training")
+def test_evaluation_without_json_is_a_table(sami, panda, short_panda):
+    done = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 1, "--tasks", "training")
     assert done.code == 0
     assert "training (1 episodes per task, development seed)" in done.out
     assert "above baseline" in done.out
@@ -104,9 +104,9 @@ def test_an_evaluation_of_some_task_sets_says_that_the_run_does_not_keep_it(sami
     assert contents(run_copy) == before
 
 
-def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
+def test_export_writes_a_card_and_says_what_it_compared(sami, panda):
     done = sami(
-        "export", "--run", trained.run, "--out", "again.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
+        "export", "--run", panda.run, "--out", "again.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
     )
     assert done.code == 0
     assert "parity with torch within 1e-5 over 64 steps" in done.out
@@ -128,9 +128,9 @@ def test_an_early_checkpoint_of_a_finished_run_is_not_called_an_unfinished_run(s
     assert f"{place}; the run is not finished: export again at its end" in done.prose
 
 
-def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(sami, trained, small, tmp_path):
-    weights = trained.model.with_suffix(".safetensors")
-    recorded = sami("run", "--model", trained.model, "--episodes", 2, "--record", "own.mcap", "--json")
+def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(sami, panda, small, tmp_path):
+    weights = panda.model.with_suffix(".safetensors")
+    recorded = sami("run", "--model", panda.model, "--episodes", 2, "--record", "own.mcap", "--json")
     assert recorded.code == 0
     words = (
         "train",
@@ -155,27 +155,27 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
     assert "leave out --init and --set" in refused.err
 
 
-def test_inspect_shows_signals_and_training(sami, trained):
-    done = sami("inspect", trained.model)
+def test_inspect_shows_signals_and_training(sami, panda):
+    done = sami("inspect", panda.model)
     assert done.code == 0
     assert "tiny: 25 Hz, 50 steps an episode" in done.out
     assert "observation cube_position" in done.out
     assert "training method: SaTESAC" in done.out
-    document = json.loads(sami("inspect", trained.model, "--json").out)
+    document = json.loads(sami("inspect", panda.model, "--json").out)
     assert document["golden"]["steps"] == 64
     assert "data" not in document["golden"]
 
 
-def test_verify_passes_what_export_wrote(sami, trained):
-    done = sami("verify", trained.model)
+def test_verify_passes_what_export_wrote(sami, panda):
+    done = sami("verify", panda.model)
     assert (done.code, done.out.splitlines()[-1]) == (0, "all 12 checks passed")
-    result = json.loads(sami("verify", trained.model, "--json").out)
+    result = json.loads(sami("verify", panda.model, "--json").out)
     assert result["passed"]
     assert all(check["passed"] for check in result["checks"])
 
 
-def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
-    arguments = ("run", "--model", trained.model, "--fix", "mass=10", "--fix", "friction=0.1", "--episodes", 2)
+def test_run_really_runs_the_task_that_was_asked_for(sami, panda):
+    arguments = ("run", "--model", panda.model, "--fix", "mass=10", "--fix", "friction=0.1", "--episodes", 2)
     done = sami(*arguments, "--json")
     assert (done.code, done.err) == (0, "")
     rows = [json.loads(line) for line in done.out.splitlines()]
@@ -193,10 +193,10 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
 
 
 @pytest.mark.parametrize("task_set", ["training", "moderate", "extreme"])
-def test_run_draws_from_the_task_set_that_was_asked_for(sami, trained, task_set):
+def test_run_draws_from_the_task_set_that_was_asked_for(sami, panda, task_set):
     from sami_train.envs.panda.tasks import PANDA_TASKS
 
-    done = sami("run", "--model", trained.model, "--tasks", task_set, "--episodes", 3, "--json")
+    done = sami("run", "--model", panda.model, "--tasks", task_set, "--episodes", 3, "--json")
     episodes = [json.loads(line) for line in done.out.splitlines()]
     assert all({name: row[name] for name in ("mass", "friction")} in PANDA_TASKS.sets[task_set] for row in episodes)
 
@@ -253,7 +253,7 @@ def test_a_line_of_help_ends_where_the_next_word_does_not_fit(sami, command):
     assert short == []
 
 
-def test_run_needs_no_torch_and_pybullet_does_not_chatter(trained, tmp_path):
+def test_run_needs_no_torch_and_pybullet_does_not_chatter(panda, tmp_path):
     script = """
 import sys
 for name in ("torch", "stable_baselines3", "onnx", "tensorboard"):
@@ -262,7 +262,7 @@ from sami_cli.app import main
 sys.argv[0] = "sami"
 main()
 """
-    done = python(script, "run", "--model", trained.model, "--episodes", "2", "--json", cwd=tmp_path)
+    done = python(script, "run", "--model", panda.model, "--episodes", "2", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["episode"] for line in done.stdout.splitlines()] == [0, 1]
 

@@ -37,11 +37,11 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reported(study):
     """What a report's command printed, and its folder."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as output:
         patch.setattr(estimates, "REPLICATES", 50)
         patch.chdir(study)
         assert call(patch, "compare", "sweep", "--by", "contrast.trajectories", "--out", "report") == 0
-    return printed.getvalue(), study / "report"
+    return output.getvalue(), study / "report"
 
 
 @pytest.fixture
@@ -99,11 +99,11 @@ def test_a_single_run_is_shown_without_an_interval(sami, sweep, monkeypatch):
 
 
 def test_a_report_holds_tables_raw_results_and_plots(reported):
-    printed, out = reported
-    assert too_wide(printed) == []
+    output, out = reported
+    assert too_wide(output) == []
     plots = ["intervals.png", "improvement.png", "by_key.png", "learning_curves.png", "heat_maps.png"]
     assert sorted(path.name for path in out.iterdir()) == sorted(["report.md", "results.csv", *plots])
-    assert "\nwrote report/report.md\nwrote report/results.csv\nwrote report/intervals.png\n" in printed
+    assert "\nwrote report/report.md\nwrote report/results.csv\nwrote report/intervals.png\n" in output
     text = (out / "report.md").read_text()
     assert "sami compare sweep --by contrast.trajectories --out report\n" in text
     assert "| TESAC | 2 | 0.800 ± 0.000 | [0.800, 0.800] | 0.800 [0.800, 0.800] | 0.783 | 0.50 ± 0.22 |" in text

@@ -6,9 +6,9 @@ import math
 import pytest
 
 
-def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(sami, trained):
+def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(sami, panda):
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200")
-    done = sami("contrast", trained.run, "--method", "ccm,satesac", *few, "--json")
+    done = sami("contrast", panda.run, "--method", "ccm,satesac", *few, "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     result = document["ceilings"]
@@ -23,8 +23,8 @@ def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(s
         assert item["realised"] is None  # the run's own contrast has 64 trajectories
 
 
-def test_the_table_tells_what_training_reached_beside_what_it_could(sami, trained):
-    done = sami("contrast", trained.run, "--method", "satesac", "--set", "losses=200")
+def test_the_table_tells_what_training_reached_beside_what_it_could(sami, panda):
+    done = sami("contrast", panda.run, "--method", "satesac", "--set", "losses=200")
     assert done.code == 0, done.err
     for word in (
         "largest bound alone",
@@ -71,8 +71,8 @@ def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, s
         ("--set contrast.trajectories=2", "contrast.trajectories is 2; it must be at least 4."),
     ],
 )
-def test_what_cannot_be_contrasted_is_refused(sami, trained, options, message):
-    done = sami("contrast", trained.run, *options.split())
+def test_what_cannot_be_contrasted_is_refused(sami, panda, options, message):
+    done = sami("contrast", panda.run, *options.split())
     assert done.code == 1
     assert message in done.err
 

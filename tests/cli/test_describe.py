@@ -10,8 +10,8 @@ from sami_train.export import training_ranges
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 
 
-def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tmp_path, short_panda):
-    path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
+def test_a_file_is_described_once_and_then_has_training_ranges(sami, panda, tmp_path, short_panda):
+    path = Path(shutil.copy(panda.model, tmp_path / "copy.onnx"))
     message = sami("inspect", path).out
     assert "seen: not recorded; `sami describe` measures what training saw" in message
     assert "frame: table's frame" in message, "export tells what the environment knows"
@@ -19,7 +19,7 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tm
     assert (done.code, done.err) == (0, "")
     assert "copy.onnx has training ranges now, from " in done.prose
     assert done.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
-    before, after = read_artifact(trained.model).contract, read_artifact(path).contract
+    before, after = read_artifact(panda.model).contract, read_artifact(path).contract
     assert after.model_copy(update={"training_ranges": None}) == before
     assert sami("verify", path).code == 0
     content = path.read_bytes()
@@ -32,7 +32,7 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tm
     assert path.read_bytes() == content
 
 
-def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
+def test_export_measures_it_as_well(sami, panda, monkeypatch, short_panda):
     whole = training_ranges.measure_responses
     monkeypatch.setattr(
         training_ranges, "measure_responses", lambda spec, tasks, starts, seed: whole(spec, tasks, 2, seed)
@@ -40,7 +40,7 @@ def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
     arguments = (
         "export",
         "--run",
-        trained.run,
+        panda.run,
         "--out",
         "new.onnx",
         "--set",
@@ -53,7 +53,7 @@ def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
     contract = read_artifact("new.onnx").contract
     assert contract.training_ranges.episodes == 6
     assert contract.training_ranges.responses is not None
-    assert contract.sheet == read_artifact(trained.model).contract.sheet is not None
+    assert contract.sheet == read_artifact(panda.model).contract.sheet is not None
 
 
 def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):

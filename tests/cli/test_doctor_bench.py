@@ -46,8 +46,8 @@ SESSION = ["onnxruntime run_with_iobinding", "onnxruntime run", "Session.step"]
 TORCH = ["torch, eager", "stable-baselines3 predict"]
 
 
-def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, trained):
-    done = sami("bench", trained.model, "--seconds", 0.05, "--json")
+def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, panda):
+    done = sami("bench", panda.model, "--seconds", 0.05, "--json")
     assert (done.code, done.err) == (0, "")
     document = json.loads(done.out)
     assert [pace["pace"] for pace in document["paces"]] == PACES
@@ -62,17 +62,17 @@ def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, trai
             assert timing["steps"] >= 2
 
 
-def test_bench_prints_its_method_and_says_what_policy_torch_steps(sami, trained):
-    done = sami("bench", trained.model, "--seconds", 0.05)
+def test_bench_prints_its_method_and_says_what_policy_torch_steps(sami, panda):
+    done = sami("bench", panda.model, "--seconds", 0.05)
     assert (done.code, done.err) == (0, "")
     assert "the call alone, on arrays bound once" in done.prose
     assert "torch and predict step a policy of the same shape with new weights" in done.prose
     assert [line for line in done.out.splitlines() if line.startswith("paced at 1000 Hz")]
 
 
-def test_bench_works_without_torch_and_says_so(trained, tmp_path):
+def test_bench_works_without_torch_and_says_so(panda, tmp_path):
     script = f"import sys; sys.modules['torch'] = None; {MAIN}"
-    command = [sys.executable, "-c", script, "bench", str(trained.model), "--seconds", "0.05", "--json"]
+    command = [sys.executable, "-c", script, "bench", str(panda.model), "--seconds", "0.05", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
@@ -80,33 +80,33 @@ def test_bench_works_without_torch_and_says_so(trained, tmp_path):
     assert list(document["paces"][0]["us"]) == SESSION
 
 
-def test_a_soak_says_whether_memory_stayed(sami, trained, tmp_path):
+def test_a_soak_says_whether_memory_stayed(sami, panda, tmp_path):
     """In a process of its own: the memory of this one is that of all tests so far, too."""
-    command = [sys.executable, "-c", MAIN, "bench", str(trained.model), "--soak", "2000", "--json"]
+    command = [sys.executable, "-c", MAIN, "bench", str(panda.model), "--soak", "2000", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
     assert json.loads(done.stdout)["flat"]
-    printed = sami("bench", trained.model, "--soak", "200").out
-    assert printed.startswith("200 steps, each with executed() and prewarm(): resident memory grew by ")
+    output = sami("bench", panda.model, "--soak", "200").out
+    assert output.startswith("200 steps, each with executed() and prewarm(): resident memory grew by ")
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])
-def test_a_provider_that_is_not_there_is_one_message(sami, trained, command):
-    done = sami(command, trained.model, "--provider", "cdua")
+def test_a_provider_that_is_not_there_is_one_message(sami, panda, command):
+    done = sami(command, panda.model, "--provider", "cdua")
     assert (done.code, done.out) == (1, "")
     assert "unknown execution provider 'cdua'" in done.err
 
 
-def test_verify_says_which_provider_it_checked(sami, trained):
-    document = json.loads(sami("verify", trained.model, "--provider", "cpu", "--json").out)
+def test_verify_says_which_provider_it_checked(sami, panda):
+    document = json.loads(sami("verify", panda.model, "--provider", "cpu", "--json").out)
     assert (document["passed"], document["provider"]) == (True, "cpu")
 
 
-def test_run_steps_the_model_with_the_provider_that_is_named_and_replay_with_that_of_the_recording(sami, trained):
-    options = ("run", "--model", trained.model, "--episodes", 1, "--set", "steps=3")
+def test_run_steps_the_model_with_the_provider_that_is_named_and_replay_with_that_of_the_recording(sami, panda):
+    options = ("run", "--model", panda.model, "--episodes", 1, "--set", "steps=3")
     refused = "unknown execution provider 'cdua'"
     assert refused in sami(*options, "--set", "provider=cdua").err
     assert sami(*options, "--set", "provider=CPUExecutionProvider", "--record", "run.mcap").code == 0
     assert sami("replay", "run.mcap").code == 0
     for recorded in (["CPUExecutionProvider"], ["CDUAExecutionProvider"], []):
-        session = _session_as_recorded(trained.model, recorded)
+        session = _session_as_recorded(panda.model, recorded)
         assert session.active_providers == ("CPUExecutionProvider",)

@@ -298,8 +298,8 @@ def test_the_hand_over_is_printed_by_a_check_driven_and_logged_and_a_refusal_say
     assert stages == ["stage none - damp", "stage damp - home", "stage home - policy", "stage policy - damp"]
     robot_file(start.format("fast", 0.05))
     done = sami("drive", "robot.toml")
-    why = "home to policy is refused: velocity: ee_velocity.x is 0.1 m/s, allowed are 0.05"
-    assert (done.code, why in done.errors) == (3, True)
-    assert why in sami("verify-log", "fast.jsonl", "--json").out
+    reason = "home to policy is refused: velocity: ee_velocity.x is 0.1 m/s, allowed are 0.05"
+    assert (done.code, reason in done.errors) == (3, True)
+    assert reason in sami("verify-log", "fast.jsonl", "--json").out
     robot_file("[limits]\nrest = 0.0\n[handover]\n")
     assert "[handover] needs limits with rest and blend_in_s" in sami("drive", "robot.toml").errors

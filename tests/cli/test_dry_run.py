@@ -37,7 +37,7 @@ def test_a_dry_run_loads_no_torch(sami, monkeypatch):
     assert sami("train", "--dry-run").code == 0
 
 
-def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, contents, tmp_path, trained):
+def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, contents, tmp_path, panda):
     estimating = (*small(), "--set", "with_profile.estimate=1", "--steps", 360, "--out", "source", "-q")
     assert sami("train", "--method", "satesac", *estimating).code == 0
     before = contents(tmp_path)
@@ -48,7 +48,7 @@ def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, c
     assert "set with_profile.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
     fitting = ("--set", "with_profile.estimate=1", "--dry-run")
     assert "Nothing was started." in sami("train", "--init", "source", *fitting).out
-    assert sami("train", "--init", trained.run, *fitting).code == 0
+    assert sami("train", "--init", panda.run, *fitting).code == 0
     assert contents(tmp_path) == before
 
 

@@ -29,17 +29,17 @@ def lines(done):
     return [{k: v for k, v in json.loads(line).items() if k != "infer_us"} for line in done.out.splitlines()]
 
 
-def test_run_with_a_profile_is_repeated_by_its_seed(sami, trained, gap):
-    options = ("run", "--model", trained.model, "--episodes", 2, "--set", "steps=8", "--json")
+def test_run_with_a_profile_is_repeated_by_its_seed(sami, panda, gap):
+    options = ("run", "--model", panda.model, "--episodes", 2, "--set", "steps=8", "--json")
     first, again, other = (sami(*options, "--gap", gap, "--seed", seed) for seed in (3, 3, 4))
     assert lines(first) == lines(again) != lines(other)
     assert lines(first) != lines(sami(*options, "--seed", 3))
     assert lines(sami(*options, "--seed", 3, "--gap", "modest")) != lines(first)
 
 
-def test_a_recording_tells_the_gap_and_replays(sami, trained, gap):
+def test_a_recording_tells_the_gap_and_replays(sami, panda, gap):
     done = sami(
-        "run", "--model", trained.model, "--episodes", 1, "--set", "steps=8", "--gap", gap, "--record", "run.mcap"
+        "run", "--model", panda.model, "--episodes", 1, "--set", "steps=8", "--gap", gap, "--record", "run.mcap"
     )
     assert done.code == 0
     replayed = sami("replay", "run.mcap", "--json")
@@ -47,9 +47,9 @@ def test_a_recording_tells_the_gap_and_replays(sami, trained, gap):
     assert json.loads(replayed.out)["about"]["gap"] == GapProfile.load(gap).to_dict()
 
 
-def test_with_a_profile_observations_age_as_on_a_robot(sami, trained, tmp_path):
+def test_with_a_profile_observations_age_as_on_a_robot(sami, panda, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.4")
-    done = sami("run", "--model", trained.model, "--episodes", 1, "--gap", tmp_path / "late.toml")
+    done = sami("run", "--model", panda.model, "--episodes", 1, "--gap", tmp_path / "late.toml")
     assert done.code == 3
     assert "age: the observation was measured" in done.err
 
@@ -62,9 +62,9 @@ def test_with_a_profile_observations_age_as_on_a_robot(sami, trained, tmp_path):
         ("train", "--out", "run"),
     ],
 )
-def test_a_bad_gap_is_refused_before_anything_begins(sami, trained, tmp_path, command):
+def test_a_bad_gap_is_refused_before_anything_begins(sami, panda, tmp_path, command):
     (tmp_path / "bad.toml").write_text("dropout = 1.5")
-    words = [trained.model if word == "MODEL" else word for word in command]
+    words = [panda.model if word == "MODEL" else word for word in command]
     done = sami(*words, "--gap", tmp_path / "bad.toml")
     assert (done.code, done.out) == (1, "")
     assert "bad.toml: dropout is 1.5; it must be a number from 0 to 1, or a range [low, high]" in done.err
@@ -82,8 +82,8 @@ def test_evaluation_with_a_profile_says_so_and_leaves_the_runs_own_alone(sami, r
     assert (run_copy / "evaluation.json").read_text() == before
 
 
-def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, tmp_path, short_panda):
-    options = (trained.model, "--gap", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
+def test_robustness_measures_each_severity_from_the_same_starts(sami, panda, tmp_path, short_panda):
+    options = (panda.model, "--gap", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
     done = sami("robustness", *options)
     assert done.code == 0, done.err
     assert "wrote told/robustness.png" in done.out
@@ -102,8 +102,8 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, t
     assert "told/robustness.json is no folder." in refused.err
 
 
-def test_an_unknown_kind_of_gap_is_refused(sami, trained):
-    done = sami("robustness", trained.model, "--gap", "latensy")
+def test_an_unknown_kind_of_gap_is_refused(sami, panda):
+    done = sami("robustness", panda.model, "--gap", "latensy")
     assert (done.code, done.out) == (1, "")
     assert "unknown kind of disturbance 'latensy'. Did you mean 'latency'?" in done.err
 
@@ -137,8 +137,8 @@ def test_what_the_docs_say_of_training_with_delays_is_what_is_printed_of_its_raw
         assert f"| {' | '.join(row)} |" in page
 
 
-def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap, short_panda):
-    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
+def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, panda, gap, short_panda):
+    done = sami("robustness", panda.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
@@ -162,17 +162,17 @@ def test_robustness_wants_a_model_or_what_was_measured(sami):
 
 
 @pytest.fixture
-def recorded(sami, trained, tmp_path):
+def recorded(sami, panda, tmp_path):
     """A recording of an excited Panda with a sim-to-real profile, in the folder where `sami` is called."""
     profile = tmp_path / "behind.toml"
     profile.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
     options = ("--set", "excite=true", "--episodes", 4, "--gap", profile, "--record", "run.mcap", "--json")
-    done = sami("run", "--model", trained.model, *options)
+    done = sami("run", "--model", panda.model, *options)
     assert done.code == 0, done.err
     return "run.mcap"
 
 
-def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profiles_do(sami, trained, recorded):
+def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profiles_do(sami, panda, recorded):
     done = sami("fit-gap", recorded, "--out", "gap.toml")
     assert done.code == 0, done.err
     assert "wrote gap.toml" in done.out
@@ -182,7 +182,7 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
     assert low < 0.003 < high
     assert set(document.noise) == {"cube_position"}
     assert "gap.toml exists; choose another name" in sami("fit-gap", recorded, "--out", "gap.toml").err
-    done = sami("eval", "--model", trained.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
+    done = sami("eval", "--model", panda.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
     assert GapProfile.loads(json.loads(done.out)["gap"]) == document
     for reference in (recorded, shutil.copy(recorded, "copy.mcap")):  # the robot's own noise would be the reference's
         refused = sami("fit-gap", recorded, "--reference", reference, "--json")
@@ -191,20 +191,20 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
     assert sami("replay", recorded).code == 0
 
 
-def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
+def test_a_recording_of_a_robot_that_rests_is_refused(sami, panda, tmp_path):
     (tmp_path / "still.toml").write_text("rest = 0.0\nlow = 0.0\nhigh = 0.0\n")
     options = ("--episodes", 1, "--set", f"limits={tmp_path / 'still.toml'}", "--record", "still.mcap")
-    assert sami("run", "--model", trained.model, *options).code == 0
+    assert sami("run", "--model", panda.model, *options).code == 0
     done = sami("fit-gap", "still.mcap", "--out", "gap.toml")
     assert (done.code, done.out) == (1, "")
     assert "still.mcap excites nothing: dx, dy, dz and gripper hardly change. Record one in which" in done.err
 
 
-def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
+def test_a_known_value_zeroes_a_bias_in_each_episode(sami, panda, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
     options = ("--episodes", 2, "--set", "steps=4", "--gap", tmp_path / "bias.toml", "--json")
     report = lines(
-        sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'calibrated.toml'}", *options)
+        sami("run", "--model", panda.model, "--set", f"limits={ROOT / 'examples' / 'calibrated.toml'}", *options)
     )
     offsets = [row["zeroed"]["ee_position.z"] for row in report]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)

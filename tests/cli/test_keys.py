@@ -88,8 +88,8 @@ class AtTerminal:
             assert time.monotonic() < until, f"{text!r} does not come: {self.output!r}"
             if select.select([self.person], [], [], 0.1)[0]:
                 self.output += os.read(self.person, 65536).decode(errors="replace")
-        printed, self.output = self.output[: match.end()], self.output[match.end() :]
-        return printed
+        output, self.output = self.output[: match.end()], self.output[match.end() :]
+        return output
 
     def press(self, keys):
         os.write(self.person, keys.encode())

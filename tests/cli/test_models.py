@@ -38,12 +38,12 @@ def test_models_lists_them_with_hashes_results_and_the_folder(sami, monkeypatch)
 def test_as_json_each_tells_all_of_it(sami):
     rows = {row["name"]: row for row in json.loads(sami("models", "--json").out)}
     assert set(rows) == set(shipped_models())
-    panda, path = rows["panda-satesac"], shipped_models()["panda-satesac"]
-    assert (panda["env"], panda["method"], panda["training_tasks"]) == ("panda", "SaTESAC", 6)
-    assert (panda["path"], panda["bytes"]) == (str(path), path.stat().st_size)
-    assert panda["file_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert panda["weights_sha256"] == read_artifact(path).contract.weights_sha256
-    assert panda["sets"]["training"]["success"] > 0.9
+    panda_row, path = rows["panda-satesac"], shipped_models()["panda-satesac"]
+    assert (panda_row["env"], panda_row["method"], panda_row["training_tasks"]) == ("panda", "SaTESAC", 6)
+    assert (panda_row["path"], panda_row["bytes"]) == (str(path), path.stat().st_size)
+    assert panda_row["file_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert panda_row["weights_sha256"] == read_artifact(path).contract.weights_sha256
+    assert panda_row["sets"]["training"]["success"] > 0.9
 
 
 def test_an_environment_is_run_with_its_shipped_model_whatever_lies_in_the_folder(sami):

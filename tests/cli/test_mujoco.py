@@ -265,8 +265,10 @@ def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, mon
     arguments = ("sweep", "--out", "sweep", "--env", "panda,hopper", "--method", "satesac", "--dry-run")
     done = sami(*arguments)
     assert done.code == 0, done.err
-    panda, hopper = (next(line for line in done.out.splitlines() if name in line) for name in ("panda-", "hopper-"))
-    assert panda.split().count("0.87") == 3
+    panda_line, hopper = (
+        next(line for line in done.out.splitlines() if name in line) for name in ("panda-", "hopper-")
+    )
+    assert panda_line.split().count("0.87") == 3
     assert hopper.split().count("4,058") == 3
     assert "5,000" in hopper  # while exploring
     cells = json.loads(sami(*arguments, "--json").out)["cells"]

@@ -56,9 +56,9 @@ def test_a_summary_of_many_features_cuts_no_number_off(capsys, monkeypatch):
     world = SimpleNamespace(features=features, success=False, skills=())
     row = {"return": 7.0, "steps": 500, "skill": "", **{name: 0.123456 + at for at, name in enumerate(features)}}
     summary([row], world, ())
-    printed = capsys.readouterr().out
-    assert "…" not in printed
-    assert all(f"{0.123456 + at:.5f}"[:6] in printed for at in range(9))
+    output = capsys.readouterr().out
+    assert "…" not in output
+    assert all(f"{0.123456 + at:.5f}"[:6] in output for at in range(9))
 
 
 def test_a_narrow_terminal_cuts_or_breaks_no_number_of_a_table(capsys, monkeypatch):
@@ -71,10 +71,10 @@ def test_a_narrow_terminal_cuts_or_breaks_no_number_of_a_table(capsys, monkeypat
         table.add_column(name, justify="right", no_wrap=name == "return")
     table.add_row("joint_positions_of_the_arm", "-0.0027 to 0.00338", "1.000", "0.875", "0.50", "13.0", "-14.2 ±5.4")
     print_table(table)
-    printed = capsys.readouterr().out
+    output = capsys.readouterr().out
     for number in ("-0.0027", "0.00338", "1.000", "0.875", "0.50", "13.0", "-14.2 ±5.4"):
-        assert f" {number} " in printed
-    assert "joint_positi" in printed
+        assert f" {number} " in output
+    assert "joint_positi" in output
 
 
 def test_commands_print_in_no_other_way():
@@ -103,15 +103,15 @@ def test_no_lines_print_nothing(capfd):
 
 def test_the_demo_of_make_run_puts_sami_on_the_path_before_the_next_commands(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    started = Path(".venv/bin/sami")
-    started.parent.mkdir(parents=True)
-    started.touch()
-    monkeypatch.setattr("sys.argv", [str(started), "demo"])
+    program = Path(".venv/bin/sami")
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program), "demo"])
     demo._print_next("panda-mujoco")
     _, heading, first, *lines = capsys.readouterr().out.splitlines()
     assert (heading, first) == ("Next:", "  . .venv/bin/activate")
     assert len(lines) == 3
-    monkeypatch.setattr("sys.argv", [str(tmp_path / started), "demo"])
+    monkeypatch.setattr("sys.argv", [str(tmp_path / program), "demo"])
     demo._print_next("panda-mujoco")
     assert capsys.readouterr().out.splitlines()[2:] == lines, "sami was found on the PATH"
 

@@ -81,12 +81,12 @@ def test_every_other_command_takes_it(sami, pendulum):
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
     assert sami("bench", model, "--seconds", 0.05, "--json").code == 0
     assert sami("compare", pendulum.run, "--env", PENDULUM, "--out", "report").code == 0
-    finished = sami("train", "--resume", pendulum.run, *ENV).err
-    assert f"evaluate it with: sami eval --run {pendulum.run} --env {PENDULUM}, or" in " ".join(finished.split())
+    output = sami("train", "--resume", pendulum.run, *ENV).err
+    assert f"evaluate it with: sami eval --run {pendulum.run} --env {PENDULUM}, or" in " ".join(output.split())
 
 
 def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulum):
-    alone, shared = (
+    one_process, shared = (
         sami(
             "eval",
             "--model",
@@ -103,8 +103,8 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
         )
         for n in (1, 2)
     )
-    assert json.loads(alone.out)["tasks"] == json.loads(shared.out)["tasks"]
-    assert sum(len(task["returns"]) for task in json.loads(alone.out)["tasks"]) == 13
+    assert json.loads(one_process.out)["tasks"] == json.loads(shared.out)["tasks"]
+    assert sum(len(task["returns"]) for task in json.loads(one_process.out)["tasks"]) == 13
 
 
 def test_rollout_workers_in_processes_make_it_again(sami):
@@ -127,11 +127,11 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
 
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):
-    trained = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=46)
-    done = json.loads(sami("eval", "--run", trained.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
+    panda = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=46)
+    done = json.loads(sami("eval", "--run", panda.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
     assert len([row for row in done["tasks"] if row["task_set"] == "training"]) == 20
     assert set(done["sets"]["moderate"]) == {"success", "above_floor", "ret"}
-    refused = sami("adapt", "--model", trained.model, "--env", STILL, "--change", "wind=1:2@3")
+    refused = sami("adapt", "--model", panda.model, "--env", STILL, "--change", "wind=1:2@3")
     assert "has no set_dynamics, so its dynamics cannot change within an episode" in refused.err
 
 

@@ -13,17 +13,17 @@ from tests.sami_train.studies.readout.test_probe import PANDA, samples
 
 
 @pytest.fixture(scope="module")
-def probed(trained, tmp_path_factory):
+def probed(panda, tmp_path_factory):
     """The trained model, with a probe of made-up contexts that carry the mass alone."""
     path = tmp_path_factory.mktemp("probe") / "probed.onnx"
-    attach_probe(trained.model, path, fit(*samples(PANDA, 120, hidden={"friction"}), step=0))
+    attach_probe(panda.model, path, fit(*samples(PANDA, 120, hidden={"friction"}), step=0))
     return path
 
 
-def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path, monkeypatch):
+def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, panda, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.added, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12))
     out = tmp_path / "out.onnx"
-    done = sami("probe", trained.model, "--out", out, "--episodes", 44)
+    done = sami("probe", panda.model, "--out", out, "--episodes", 44)
     assert done.code == 0, done.err
     assert "probe: from step 5 on, fitted to " in done.out
     assert "mass, 1 to 10 kg: " in done.out
@@ -34,15 +34,15 @@ def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, train
     again = sami("probe", out)
     assert again.code == 1
     assert "has a probe; `sami inspect" in again.err
-    assert sami("probe", trained.model, "--out", out).code == 1  # it exists
+    assert sami("probe", panda.model, "--out", out).code == 1  # it exists
 
 
-def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, trained, probed):
+def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, panda, probed):
     text = sami("inspect", probed).out
     assert "output probe_mass" in text
     assert "mass, 1 to 10 kg: R2 0." in text
     assert "friction, 0.1 to 10: the context does not identify it (R2 " in text
-    assert "probe: none; `sami probe` adds one" in sami("inspect", trained.model).out
+    assert "probe: none; `sami probe` adds one" in sami("inspect", panda.model).out
 
 
 def test_a_run_tells_what_the_probe_reads_and_what_contexts_do_not_carry(sami, probed):
@@ -67,17 +67,17 @@ def test_recordings_keep_what_it_answered_and_replay(sami, probed):
     assert done.code == 0, done.out + done.err
 
 
-def test_export_goes_with_it_only_from_a_run(sami, trained):
-    done = sami("export", "--model", trained.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
+def test_export_goes_with_it_only_from_a_run(sami, panda):
+    done = sami("export", "--model", panda.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
     assert done.code == 2
     assert "sami probe MODEL" in done.err
 
 
-def test_the_card_tells_of_it(trained, probed):
+def test_the_card_tells_of_it(panda, probed):
     from sami_train.export.card import write_card
     from sami_train.runs.record import RunRecord
 
-    (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)
+    (card, *_) = write_card(RunRecord.of_folder(panda.run), read_artifact(probed).contract, probed)
     text = card.read_text()
     assert "Probe: from step 0 on" in text
     assert "- friction, 0.1 to 10: the context does not identify it" in text

@@ -97,11 +97,11 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("run --model MODEL --fix friction=-0.1", "friction is -0.1; it must be a number at least 0"),
     ],
 )
-def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, contents, tmp_path, arguments, message):
-    before = contents(trained.run), contents(tmp_path)
-    words = [{"MODEL": trained.model, "RUN": trained.run}.get(word, word) for word in arguments.split()]
+def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, panda, contents, tmp_path, arguments, message):
+    before = contents(panda.run), contents(tmp_path)
+    words = [{"MODEL": panda.model, "RUN": panda.run}.get(word, word) for word in arguments.split()]
     assert message in refused(sami(*words))
-    assert (contents(trained.run), contents(tmp_path)) == before
+    assert (contents(panda.run), contents(tmp_path)) == before
 
 
 @pytest.mark.parametrize("command", ["run --model", "eval --model", "robustness", "atlas", "adapt --change x --model"])
@@ -156,13 +156,13 @@ def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, conten
     assert contents(run_copy) == before
 
 
-def test_export_replaces_a_file_only_with_force(sami, trained, tmp_path):
+def test_export_replaces_a_file_only_with_force(sami, panda, tmp_path):
     out = tmp_path / "taken.onnx"
     out.write_bytes(b"precious")
     arguments = (
         "export",
         "--run",
-        trained.run,
+        panda.run,
         "--set",
         "card=false",
         "--set",
@@ -178,8 +178,8 @@ def test_export_replaces_a_file_only_with_force(sami, trained, tmp_path):
     assert sami("verify", out).code == 0
 
 
-def test_a_changed_byte_of_the_weights_is_found(sami, trained, tmp_path):
-    data = bytearray(trained.model.read_bytes())
+def test_a_changed_byte_of_the_weights_is_found(sami, panda, tmp_path):
+    data = bytearray(panda.model.read_bytes())
     data[len(data) // 3] ^= 1
     path = tmp_path / "flipped.onnx"
     path.write_bytes(data)
@@ -195,9 +195,9 @@ def test_a_changed_byte_of_the_weights_is_found(sami, trained, tmp_path):
     assert "was changed after its export: its graph has SHA-256" in refused(sami("run", "--model", path))
 
 
-def test_a_truncated_model_is_refused(sami, trained, tmp_path):
+def test_a_truncated_model_is_refused(sami, panda, tmp_path):
     path = tmp_path / "half.onnx"
-    path.write_bytes(trained.model.read_bytes()[:50_000])
+    path.write_bytes(panda.model.read_bytes()[:50_000])
     for command in ("inspect half", "run --model half", "eval --model half"):
         message = refused(sami(*command.replace("half", str(path)).split()))
         assert "half.onnx is not a complete ONNX file (50000 bytes): " in message
@@ -245,10 +245,10 @@ def test_debug_raises_the_error(sami):
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_done(
-    garbage_collected, sami, trained, contents, tmp_path, small, arguments, message
+    garbage_collected, sami, panda, contents, tmp_path, small, arguments, message
 ):
     before = contents(tmp_path)
-    words = [str(trained.model) if word == "MODEL" else word for word in arguments.split()]
+    words = [str(panda.model) if word == "MODEL" else word for word in arguments.split()]
     if words[0] == "train":
         words += ["--steps", "400", "-q", *small()[:6]]
     done = sami(*words)
@@ -281,7 +281,7 @@ def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_cop
     assert contents(tmp_path) == before
 
 
-def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, trained, tmp_path):
+def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_path):
     from sami_train.export.export_run import export_run
     from sami_train.runs.folder import RunFolder
 
@@ -291,5 +291,5 @@ def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, trained, tmp
         raise SamiError("no forward model")
 
     with pytest.raises(SamiError, match="no forward model"):
-        export_run(RunFolder.open(trained.run), tmp_path / "x.onnx", atlas_episodes=0, additions=[fail])
+        export_run(RunFolder.open(panda.run), tmp_path / "x.onnx", atlas_episodes=0, additions=[fail])
     assert not [path for path in tmp_path.iterdir() if path.is_file()]

@@ -40,27 +40,27 @@ def other(rewritten):
 
 
 @pytest.fixture
-def rows(sami, trained):
+def rows(sami, panda):
     """The JSON rows of a run of the trained model."""
 
     def run(*options):
-        done = sami("run", "--model", trained.model, "--episodes", 2, "--json", *options)
+        done = sami("run", "--model", panda.model, "--episodes", 2, "--json", *options)
         assert (done.code, done.err) == (0, "")
         return [json.loads(line) for line in done.out.splitlines()]
 
     return run
 
 
-def test_json_is_a_line_for_each_episode_whose_keys_the_reference_lists(sami, trained, rows):
+def test_json_is_a_line_for_each_episode_whose_keys_the_reference_lists(sami, panda, rows):
     page = (Path(__file__).parents[2] / "docs" / "reference" / "loop.md").read_text(encoding="utf-8")
-    printed = rows("--set", f"shadow={trained.model}", "--set", "steps=3")
-    assert [row["episode"] for row in printed] == [0, 1]
+    output = rows("--set", f"shadow={panda.model}", "--set", "steps=3")
+    assert [row["episode"] for row in output] == [0, 1]
     assert "one object for each episode" in page
-    assert [key for row in printed for key in row if f"`{key}`" not in page and key != "friction"] == []
+    assert [key for row in output for key in row if f"`{key}`" not in page and key != "friction"] == []
     assert "run and drive a line an episode" in " ".join(sami("--help").out.replace("│", "").split())
 
 
-def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
+def test_a_recorded_run_is_replayed_to_the_last_bit(sami, panda, rows):
     report = rows("--record", "run.mcap", "--seed", 4)
     recording = read_recording("run.mcap")
     assert recording.closed
@@ -76,18 +76,18 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
     assert {"path", "name", "weights_sha256"} <= result["about"]["model"].keys()
 
 
-def test_what_the_command_does_a_run_does_in_python(rows, trained):
+def test_what_the_command_does_a_run_does_in_python(rows, panda):
     Path("gap.toml").write_text("noise = 0.01\nlatency_s = 0.04\nactuator_lag_s = 0.05\n")
     Path("limits.toml").write_text("rest = 0.0\nrate = 10.0\n")
     reported = rows(
         "--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--set", "steps=12"
     )
-    session, clock = Session.load(trained.model), ManualClock()
+    session, clock = Session.load(panda.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
     facts = {"env": "panda", "seed": 4, "engine": environment("panda").engine}
     with (
-        closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as panda,
-        Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
+        closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as simulated,
+        Run(session, simulated, clock, record="python.mcap", facts=facts, **options) as run,
     ):
         for row in reported:
             report = run.episode(4 + row["episode"], max_steps=12)
@@ -121,15 +121,15 @@ def test_a_replay_with_another_model_names_the_first_step_that_differs_and_exits
     assert result["differing"] == result["steps"] > 0
 
 
-def test_a_recording_whose_model_is_gone_asks_for_it(sami, trained):
+def test_a_recording_whose_model_is_gone_asks_for_it(sami, panda):
     model = Path("copy.onnx")
-    model.write_bytes(trained.model.read_bytes())
+    model.write_bytes(panda.model.read_bytes())
     assert sami("run", "--model", model, "--episodes", 1, "--record", "run.mcap").code == 0
     model.unlink()
     done = sami("replay", "run.mcap")
     assert (done.code, done.out) == (1, "")
     assert done.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
-    assert sami("replay", "run.mcap", "--model", trained.model).code == 0
+    assert sami("replay", "run.mcap", "--model", panda.model).code == 0
 
 
 def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
@@ -141,7 +141,7 @@ def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     assert "note: the recording was cut off; its whole ticks are replayed" in done.out
 
 
-def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, trained, other):
+def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, panda, other):
     report = rows("--set", f"shadow={other}")
     assert [row["shadow"]["steps"] for row in report] == [row["steps"] for row in report]
     assert [row["shadow"]["first"]["episode"] for row in report] == [0, 1]
@@ -157,8 +157,8 @@ def test_a_run_that_is_refused_leaves_no_recording_in_the_way(sami, rewritten):
     assert not Path("run.mcap").exists()
 
 
-def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(trained, tmp_path):
-    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(trained.model)]
+def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(panda, tmp_path):
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(panda.model)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [*command, "--episodes", "2"], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
@@ -167,8 +167,8 @@ def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(trained, tmp_path):
     assert "2 episodes" in done.stdout
 
 
-def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows, other):
-    row = rows("--set", f"shadow={trained.model}")[-1]
+def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, panda, rows, other):
+    row = rows("--set", f"shadow={panda.model}")[-1]
     assert row["shadow"] == {
         **{"steps": row["shadow"]["steps"], "differing": 0, "failed": 0, "first": None},
         **{"largest": {}, "failures": {}},
@@ -179,21 +179,21 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
     assert all(item["size"] > 0 for item in unlike["largest"].values())
     size = max(item["size"] for item in unlike["largest"].values())
     assert rows("--set", f"shadow={other}", "--set", f"shadow_tolerance={size}")[-1]["shadow"]["differing"] == 0
-    done = sami("run", "--model", trained.model, "--episodes", 1, "--set", f"shadow={other}")
+    done = sami("run", "--model", panda.model, "--episodes", 1, "--set", f"shadow={other}")
     assert "ticks differ\nfirst at episode 0, step 0: action d" in done.out
 
 
-def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
+def test_limits_from_a_file_are_kept_and_reported(sami, panda, rows):
     with open("limits.toml", "w") as file:
         file.write("rest = 0.0\n[rate]\ngripper = 1.0\n[high]\ndx = 0.1\n")
     report = rows("--set", "limits=limits.toml", "--record", "run.mcap")
-    counted = {name for row in report for name in row["limited"]}
-    assert counted <= {"rate gripper", "bounds dx"}
-    assert "rate gripper" in counted
+    names = {name for row in report for name in row["limited"]}
+    assert names <= {"rate gripper", "bounds dx"}
+    assert "rate gripper" in names
     executed = np.array([step.record.executed for step in read_recording("run.mcap").steps if step.episode == 0])
     assert (np.abs(np.diff(executed[:, 3])) <= 0.04 + 1e-6).all()
     assert (executed[:, 0] <= np.float32(0.1)).all()
-    assert "limited: " in sami("run", "--model", trained.model, "--episodes", 1, "--set", "limits=limits.toml").out
+    assert "limited: " in sami("run", "--model", panda.model, "--episodes", 1, "--set", "limits=limits.toml").out
 
 
 def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(tmp_path):
@@ -215,15 +215,15 @@ def test_a_dry_run_writes_nothing(rows):
     }
 
 
-def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained):
+def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, panda):
     with open("limits.toml", "w") as file:
         file.write("stop_after = 2\n[frozen]\ndesired_goal = 3\n")
-    done = sami("run", "--model", trained.model, "--set", "limits=limits.toml", "--record", "run.mcap")
+    done = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--record", "run.mcap")
     assert done.code == 3
     assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
     assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
     assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
-    done = sami("run", "--model", trained.model, "--set", "limits=limits.toml", "--json")
+    done = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--json")
     [row] = map(json.loads, done.out.splitlines())
     assert (done.code, row["episode"], row["ended"], row["steps"]) == (3, 0, "safety_stop", 4)
     assert row["reason"] == done.err.removeprefix("sami: ").rstrip("\n")
@@ -231,8 +231,8 @@ def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained)
     assert row["return"] == pytest.approx(sum(rewards), abs=1e-3), "the tick of the stop did nothing"
 
 
-def test_the_end_of_a_run_tells_times_by_section(sami, trained):
-    done = sami("run", "--model", trained.model, "--episodes", 2)
+def test_the_end_of_a_run_tells_times_by_section(sami, panda):
+    done = sami("run", "--model", panda.model, "--episodes", 2)
     lines = done.out.splitlines()
     at = next(index for index, line in enumerate(lines) if line.split() == ["µs", "p50", "p99", "p99.9", "worst"])
     names = [line.split()[0] for line in lines[at + 1 : at + 7]]
@@ -254,11 +254,11 @@ def test_the_end_of_a_run_tells_times_by_section(sami, trained):
         ("replay taken.mcap", "taken.mcap is damaged, or no recording of sami run: "),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_nothing_behind(sami, trained, contents, tmp_path, arguments, message):
+def test_what_cannot_work_is_refused_and_leaves_nothing_behind(sami, panda, contents, tmp_path, arguments, message):
     for name, text in {"bad.toml": "rat = 1", "unfit.toml": "rest = 0\n[rate]\ndw = 1", "taken.mcap": "mine"}.items():
         (tmp_path / "here" / name).write_text(text)
     before = contents(tmp_path)
-    done = sami(*(trained.model if word == "MODEL" else word for word in arguments.split()))
+    done = sami(*(panda.model if word == "MODEL" else word for word in arguments.split()))
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("sami: ")
     assert message in done.err
@@ -266,7 +266,7 @@ def test_what_cannot_work_is_refused_and_leaves_nothing_behind(sami, trained, co
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_a_run_that_is_told_to_terminate_closes_its_recording(trained, tmp_path):
+def test_a_run_that_is_told_to_terminate_closes_its_recording(panda, tmp_path):
     script = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a terminal, wherever the tests run
@@ -274,7 +274,7 @@ from sami_cli.app import main
 main()
 """
     path = tmp_path / "run.mcap"
-    command = [sys.executable, "-c", script, "run", "--model", str(trained.model), "--episodes", "10000"]
+    command = [sys.executable, "-c", script, "run", "--model", str(panda.model), "--episodes", "10000"]
     with subprocess.Popen([*command, "--record", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             for _ in range(4):
@@ -288,10 +288,10 @@ main()
     assert read_recording(path).closed
 
 
-def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained, other, monkeypatch):
+def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, panda, other, monkeypatch):
     """And one that is refused does not."""
     model, reset = Path("copy.onnx"), GymnasiumAdapter.reset
-    model.write_bytes(trained.model.read_bytes())
+    model.write_bytes(panda.model.read_bytes())
     deployed = iter([None, other.read_bytes(), b"half", None])
 
     def deploy(adapter, seed=None):
@@ -323,7 +323,7 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
     assert f"copy.onnx has changed: the next episode is driven by weights {weights[:12]}\n" in done.err
     assert "copy.onnx has changed, but is rejected; the previous model continues: copy.onnx" in done.err
     assert "1 swaps of the model" in done.prose
-    model.write_bytes(trained.model.read_bytes())
+    model.write_bytes(panda.model.read_bytes())
     again = sami("replay", "run.mcap")
     assert again.code == 4
     assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.prose

@@ -160,8 +160,8 @@ def test_a_path_is_named_as_it_is_in_the_folder_of_the_training():
 def test_a_file_in_the_current_folder_is_named_with_or_without_the_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     names = ["arm.toml", "./arm.toml", str(tmp_path / "arm.toml")]
-    for named in names:
-        with only_named({named}):
+    for spelling in names:
+        with only_named({spelling}):
             for stored in names:
                 require_named(stored, "environment")
             with pytest.raises(SamiError):

@@ -46,12 +46,12 @@ def test_every_option_that_a_page_shows_is_one_of_its_command():
     commands = get_command(app).commands
     anywhere, options, strange = {"--json", "--force", "--debug", "--help"}, set(), []
     for page, name, rest in shown_commands():
-        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
+        page_options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
         if name in commands:
             valid = {
                 option for parameter in commands[name].params for option in [*parameter.opts, *parameter.secondary_opts]
             }
-            strange += [f"{page}: sami {name} {option}" for option in sorted(used - valid - anywhere)]
-            options |= used
+            strange += [f"{page}: sami {name} {option}" for option in sorted(page_options - valid - anywhere)]
+            options |= page_options
     assert strange == []
     assert {"--env", "--set", "--fix", "--record"} <= options, "the pages are read"

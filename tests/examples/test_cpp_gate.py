@@ -57,8 +57,8 @@ def test_the_table_is_what_the_python_gate_rules():
 
 def require_every_reason_and_limit(table):
     ticks = [row for row in (line.split(",") for line in table.splitlines()) if row[0] == "tick"]
-    judged = {"age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds", "jump"}
-    assert {tick[6] for tick in ticks} == {"", *judged, "refused", "missed", "pause", "start"}
+    kinds = {"age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds", "jump"}
+    assert {tick[6] for tick in ticks} == {"", *kinds, "refused", "missed", "pause", "start"}
     limits = {name.split(" ")[0] for tick in ticks for name in tick[7].split(";") if name}
     assert limits == {"bounds", "rate", "gentle", "acceleration", "workspace", "blend-in", "rest", "stop"}
 
@@ -73,8 +73,8 @@ def test_the_table_has_every_limit_that_a_person_can_set():
     from sami_runtime.safety.limits import Limits
 
     cases = runpy.run_path(str(FOLDER / "gate_cases.py"))
-    used = {name for case in (*cases["by_hand"](), *cases["of_the_world"]()) for name in case[1]}
-    assert set(Limits.model_fields) - used <= {*MISSING, "deadline_s", "known_readings"}
+    names = {name for case in (*cases["by_hand"](), *cases["of_the_world"]()) for name in case[1]}
+    assert set(Limits.model_fields) - names <= {*MISSING, "deadline_s", "known_readings"}
 
 
 def test_cpp_rules_as_the_table_says_to_the_last_bit(gate_table):

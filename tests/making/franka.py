@@ -39,19 +39,19 @@ class SimulatedRobot:
         assert self.process.stdout.readline().startswith("listening")
         time.sleep(2.0)  # it binds its ports after this message
 
-    def settings(self, **changed):
+    def settings(self, **changes):
         """Return the settings of the adapter, as in a file for `--adapter-config`."""
         document = read_document(EXAMPLE / "arm.toml", "settings")
         camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
-        return {**document, "robot": self.address, "camera": camera, **changed}
+        return {**document, "robot": self.address, "camera": camera, **changes}
 
     @contextmanager
-    def adapter(self, session=None, **changed):
+    def adapter(self, session=None, **changes):
         """Yield an adapter, with real-time priority if the system allows it."""
         session = session or Session.load(shipped_models()["panda-satesac"])
         with (
             real_time(min(highest_priority(), 50) or None),
-            closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as instance,
+            closing(make(MonotonicClock(), session.contract, self.settings(**changes))) as instance,
         ):
             yield instance
 

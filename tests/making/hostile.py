@@ -63,10 +63,10 @@ def within_zip(data, draw):
     packed = zipfile.ZIP_DEFLATED if draw.random() < 0.1 else zipfile.ZIP_STORED
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", packed) as new:
         names = old.namelist()
-        changed = names[draw.integers(len(names))]
+        member = names[draw.integers(len(names))]
         for name in names:
             part = old.read(name)
-            new.writestr(name, mutated(part, name, draw) if name == changed else part)
+            new.writestr(name, mutated(part, name, draw) if name == member else part)
     return out.getvalue()
 
 
@@ -198,8 +198,8 @@ def attempt(number, folder):
     ):
         shutil.copytree(source, folder, dirs_exist_ok=True)
     data = (source / name).read_bytes()
-    changed = within_zip(data, draw) if kind == "agent.zip" and draw.random() < 0.5 else mutated(data, name, draw)
-    (folder / name).write_bytes(changed)
+    content = within_zip(data, draw) if kind == "agent.zip" and draw.random() < 0.5 else mutated(data, name, draw)
+    (folder / name).write_bytes(content)
     outcomes = set()
     for reader in readers:
         try:

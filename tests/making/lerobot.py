@@ -43,7 +43,7 @@ SERVO = {"observation": (ANGLES, VELOCITIES, GOAL), "action": TARGETS, "rate_hz"
 """Fields of the contract of `Servo`: an SO-101 at 30 Hz."""
 
 
-def so101(**changed):
+def so101(**changes):
     """Return settings of an SO-101 with changes by key, see `with_entries`."""
     document = {
         "type": "so101_follower",
@@ -66,12 +66,12 @@ def so101(**changed):
             "standing": "hold",
         },
     }
-    return with_entries(document, changed)
+    return with_entries(document, changes)
 
 
-def with_entries(document, changed):
+def with_entries(document, changes):
     """Return a document with entries replaced, named `table__key`; None removes an entry."""
-    for path, value in changed.items():
+    for path, value in changes.items():
         *tables, key = path.split("__")
         place = document
         for table in tables:

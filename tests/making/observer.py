@@ -40,10 +40,10 @@ class Observer:
         self.at, self.tick, self.first = 0.0, None, None
         self.allowed = AllowedWrites(self.low, self.high, self.rate, self.period)
 
-    def end(self, why):
+    def end(self, reason):
         """Note that the gate tripped or the robot was stopped: no write is allowed until the next episode."""
         self.may_write = False
-        self.counts[why] += 1
+        self.counts[reason] += 1
 
     def read(self, now):
         """Note that a tick begins at this time [s]."""

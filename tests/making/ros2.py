@@ -25,16 +25,16 @@ EXAMPLE = ROOT / "examples" / "ros2"
 LOOPBACK = f"file://{EXAMPLE / 'loopback.xml'}"
 
 
-def document(**changed):
+def document(**changes):
     """Return the adapter's settings with entries replaced, named `table__key`; None removes an entry."""
     if not EXAMPLE.is_dir():
         pytest.skip("examples/ros2 is not here, where a wheel is tested")
     example = read_document(EXAMPLE / "arm.toml", "settings")
-    return with_entries(example, changed)
+    return with_entries(example, changes)
 
 
-def settings(**changed):
-    return RosSettings.of(document(**changed))
+def settings(**changes):
+    return RosSettings.of(document(**changes))
 
 
 def environment(domain):
@@ -102,10 +102,10 @@ class SimulatedRobot:
         assert self.process.stdout.readline().startswith("listening")
 
     @contextmanager
-    def adapter(self, clock=None, **changed):
+    def adapter(self, clock=None, **changes):
         session = Session.load(shipped_models()["panda-satesac"])
-        changed = {"heard_s": 20.0, **changed}
-        report = document(domain=self.domain, backend="cyclonedds", **changed)
+        changes = {"heard_s": 20.0, **changes}
+        report = document(domain=self.domain, backend="cyclonedds", **changes)
         with (
             real_time(min(highest_priority(), 50) or None),
             closing(make(clock or MonotonicClock(), session.contract, report)) as instance,

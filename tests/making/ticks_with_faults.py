@@ -66,14 +66,14 @@ def drive(paths, ticks, seed, real=False):
     observer = Observer(-0.8, 0.9, 4.0, period, exact=not real, compares=limits.acceleration is None)
     arm = FaultyArm(clock, seed, observer, lambda periods: pass_time(periods * period))
     hands = {session.artifact.path: ByHand(session.artifact.path, arm, observer) for session in sessions}
-    ended, difference = Counter(), []
+    endings, difference = Counter(), []
     start, memory = time.perf_counter(), 0
 
     def watch(record):
         observer.judge(record)
         followed = {path: hand.follow(record) for path, hand in hands.items()}
         if followed[run.session.artifact.path] != record.state and len(difference) < 20:
-            difference.append(f"episode {sum(ended.values())}, step {record.step}: {record.outcome.value}")
+            difference.append(f"episode {sum(endings.values())}, step {record.step}: {record.outcome.value}")
         if random.random() < 2e-4:
             run.gate.trip("somebody pressed the button")
             observer.end("trips")
@@ -81,7 +81,7 @@ def drive(paths, ticks, seed, real=False):
     with Run(sessions[0], arm, clock, limits=limits) as run:
         arm.trip = run.gate.trip
         over = threading.Event()
-        changing = threading.Thread(target=change, args=(run, paths, over, ended))
+        changing = threading.Thread(target=change, args=(run, paths, over, endings))
         if real:
             changing.start()
         while run.total.ticks < ticks:
@@ -91,21 +91,21 @@ def drive(paths, ticks, seed, real=False):
                 run.swap(sessions[run.session is sessions[0]])
             try:
                 run.episode(int(random.integers(1000)), EPISODE_STEPS, watch)
-                ended["whole, or the world ended it"] += 1
+                endings["whole, or the world ended it"] += 1
             except SafetyStop:
-                ended["SafetyStop"] += 1
+                endings["SafetyStop"] += 1
                 run.gate.rearm()
             except (SamiError, OSError) as error:
-                ended[type(error).__name__] += 1
+                endings[type(error).__name__] += 1
         over.set()
         if real:
             changing.join()
-    total, swaps = run.total, {name: ended.pop(name) for name in list(ended) if name.startswith("swap")}
+    total, swaps = run.total, {name: endings.pop(name) for name in list(endings) if name.startswith("swap")}
     return {
         "ticks": total.ticks,
         "seconds": round(time.perf_counter() - start, 1),
-        "episodes": sum(ended.values()),
-        "ended": dict(ended),
+        "episodes": sum(endings.values()),
+        "ended": dict(endings),
         "outcomes": {outcome.value: count for outcome, count in total.outcomes.items()},
         "missed": total.missed,
         "overruns": total.overruns,

@@ -44,7 +44,7 @@ def test_ctrl_c_or_a_closed_terminal_stops_training_where_resume_goes_on(garbage
     assert not (run / "agent.zip").exists()
     done = sami("train", "--resume", run, "-q")
     assert (done.code, done.err) == (0, "")
-    finished = json.loads((run / "run.json").read_text())
-    assert finished["state"] == "finished"
-    assert finished["steps"] >= 2000
-    assert finished["seconds"] > stopped["seconds"]
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["state"] == "finished"
+    assert facts["steps"] >= 2000
+    assert facts["seconds"] > stopped["seconds"]

@@ -133,8 +133,8 @@ def test_the_arm_of_a_host_that_was_killed_rests_and_its_process_ends(robot, ses
     with host(robot) as (process, pids):
         process.kill()
         process.wait()
-        ended = time.monotonic() + 3.0
-        while any(os.path.exists(f"/proc/{pid}") for pid in pids.values()) and time.monotonic() < ended:
+        deadline = time.monotonic() + 3.0
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids.values()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not any(os.path.exists(f"/proc/{pid}") for pid in pids.values())
     with robot.adapter(session) as adapter:  # the robot is in no fault: it was brought to rest

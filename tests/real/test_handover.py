@@ -60,14 +60,14 @@ def ticks(session, adapter, robot, folder, stage, pull, moving=("up", "policy"),
     """
     limits = Limits.load(EXAMPLES / robot / "limits.toml")
     for number in range(TRIES):
-        passed, path = [], folder / f"{stage}-{number}.jsonl"
+        history, path = [], folder / f"{stage}-{number}.jsonl"
         sequence = HandoverSequence(HandoverSettings.of(DECLARED), adapter, session.contract, limits)
         with EvidenceLog(path, {}) as log:
 
-            def hear(change, log=log, passed=passed):
+            def hear(change, log=log, history=history):
                 log.hand_over(change)
-                passed.append(change.after)
-                if stage is not None and passed == STAGES[: stage + 1]:
+                history.append(change.after)
+                if stage is not None and history == STAGES[: stage + 1]:
                     threading.Timer(0.1, pull).start() if STAGES[stage] in moving else pull()
 
             sequence.listen, error = hear, None
@@ -78,7 +78,7 @@ def ticks(session, adapter, robot, folder, stage, pull, moving=("up", "policy"),
                     error = stop
         lines = check_log(path).of_kind("hand-over")
         stages = STAGES if stage is None else STAGES[: stage + 1]
-        if passed[: len(stages)] == stages and not (stage is None and error):
+        if history[: len(stages)] == stages and not (stage is None and error):
             break
         time.sleep(0.3)
         recover()

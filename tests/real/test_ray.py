@@ -31,14 +31,14 @@ def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_
     with sweeping("--out", local, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
     with sweeping("--out", remote, *PENDULUM, *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
-        ended = end(sweep)
-    assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
+        result = end(sweep)
+    assert (result.code, cells(result)[CELL]["state"]) == (0, "done")
     assert same_agents(local / CELL, remote / CELL)
     needs = ["--on", f"ray:{cluster.address},num_cpus=99"]
     with sweeping("--out", tmp_path / "more", *PENDULUM, *OPTIONS, *needs) as sweep:
-        ended = end(sweep)
-    assert ended.code == 1
-    assert ended.err.startswith("sami: no node of the Ray cluster has what a cell needs, {'CPU': 99")
+        result = end(sweep)
+    assert result.code == 1
+    assert result.err.startswith("sami: no node of the Ray cluster has what a cell needs, {'CPU': 99")
     assert not (tmp_path / "more").exists()
 
 
@@ -64,12 +64,12 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
         wait_for(sweep, lambda: lock.read_text() not in ("", first))
         reached = learns(out)
         wait_for(sweep, lambda: learns(out) > reached)
-        ended = stop(sweep)
-    assert ended.code == 130
-    assert f"sami sweep --out {out} --on ray:{cluster.address} {' '.join(USER_ENV)}\n" in ended.out.replace(
+        result = stop(sweep)
+    assert result.code == 130
+    assert f"sami sweep --out {out} --on ray:{cluster.address} {' '.join(USER_ENV)}\n" in result.out.replace(
         " \\\n      ", " "
     )
-    assert f"{CELL} failed" not in ended.out
+    assert f"{CELL} failed" not in result.out
     deadline = time.monotonic() + 60.0  # Ray says that a task is cancelled while its process still ends
     while holder(out / CELL / "lock"):  # not its state: where Ray kills it, the process cannot write one any more
         assert time.monotonic() < deadline

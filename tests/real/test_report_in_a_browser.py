@@ -42,8 +42,8 @@ def written_report(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory):
     needs_chromium()
-    with Browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
 
 
 def show(tab, path, width, dark=False, mobile=False):
@@ -101,8 +101,8 @@ def test_every_word_of_a_chart_is_within_it(written_report, tab):
 def test_paper_shows_every_chart_and_whole_tables(written_report, tab):
     path = written_report[0] / "report.html"
     tab.open(path.as_uri(), 1280, dark=True)
-    printed = base64.b64decode(tab.call("Page.printToPDF")["data"])
-    pages = pages_of(printed)
+    output = base64.b64decode(tab.call("Page.printToPDF")["data"])
+    pages = pages_of(output)
     assert len(pages) > 5
     assert min(map(len, pages)) > 1000, "no page is blank"
     shapes = [len(re.findall(rb"\s(?:f|f\*|S|Do)\s", page)) for page in pages]

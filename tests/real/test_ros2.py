@@ -138,12 +138,12 @@ def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, sessi
 
 def test_a_controller_of_trajectories_is_driven_as_well_and_holds_where_they_end(robot, clock, ears):
     joints = ears("/joint_states", JointMessage)
-    changed = {
+    changes = {
         "command__topic": "/arm_trajectory_controller/joint_trajectory",
         "command__type": "trajectory_msgs/msg/JointTrajectory",
         "command__standing": "last",
     }
-    with robot.adapter(clock, **changed) as adapter:
+    with robot.adapter(clock, **changes) as adapter:
         adapter.reset(0)
         before, due = adapter.read().values["ee_position"], clock.now()
         for _ in range(15):
@@ -180,7 +180,7 @@ def test_a_dry_run_sends_nothing_and_tells_what_would_be_sent(robot, session, cl
 
 def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_nothing(robot, session, clock, ears):
     commands = ears(COMMANDS, Numbers)
-    changed = {
+    changes = {
         "heard_s": 2.0,
         "topics__camera__frame_id": "world",
         "topics__goal__type": "sensor_msgs/msg/JointState",
@@ -188,7 +188,7 @@ def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_no
         "topics__joints__deadline_s": 0.05,
         "command__topic": "/elsewhere/commands",
     }
-    with pytest.raises(AdapterError) as refusal, robot.adapter(clock, **changed):
+    with pytest.raises(AdapterError) as refusal, robot.adapter(clock, **changes):
         pass
     report = str(refusal.value)
     assert "nothing was sent, because 4 thing(s) do not match" in report

@@ -60,13 +60,13 @@ def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
     with sweeping("--out", local, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
     with sweeping("--out", remote, *PENDULUM, *OPTIONS, "--on", "slurm", "--json") as sweep:
-        ended = end(sweep)
-    assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
+        result = end(sweep)
+    assert (result.code, cells(result)[CELL]["state"]) == (0, "done")
     assert same_agents(local / CELL, remote / CELL)
     assert (local / CELL / "evaluation.json").read_text() == (remote / CELL / "evaluation.json").read_text()
     assert (remote / "runs.jsonl").is_file()
     assert not list(remote.rglob("*.pkl"))
-    assert "steps" in Path(cells(ended)[CELL]["log"]).read_text()
+    assert "steps" in Path(cells(result)[CELL]["log"]).read_text()
 
 
 def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp_path, cluster):
@@ -101,11 +101,11 @@ def test_a_cell_with_a_rollout_worker_that_the_cluster_cuts_off_goes_on(tmp_path
         wait_for(sweep, lambda: learns(out) > cut_at)
         (second,) = jobs("RUNNING")
         assert (second == first) == (event != "time limit")
-        ended = stop(sweep)
-    assert ended.code == 130
-    assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
-    assert f"sami sweep --out {out} --on slurm {' '.join(USER_ENV)}\n" in ended.out.replace(" \\\n      ", " ")
-    assert "failed" not in ended.out
+        result = stop(sweep)
+    assert result.code == 130
+    assert "stopped with 0 of 1 cells done. Go on with:" in result.out
+    assert f"sami sweep --out {out} --on slurm {' '.join(USER_ENV)}\n" in result.out.replace(" \\\n      ", " ")
+    assert "failed" not in result.out
     assert jobs() == []
     assert checkpoints(out)[-1] > cut_at
 
@@ -115,9 +115,9 @@ def test_a_cell_that_somebody_cancels_stops_at_a_checkpoint_and_is_not_submitted
     with sweeping("--out", out, *ENDLESS, "--on", "slurm", "--json") as sweep:
         wait_for(sweep, lambda: learns(out))
         output_of("scancel", *jobs("RUNNING"))
-        ended = end(sweep)
-    cell = cells(ended)[CELL]
-    assert (ended.code, cell["state"], cell["reason"]) == (1, "stopped", "its job was cancelled")
+        result = end(sweep)
+    cell = cells(result)[CELL]
+    assert (result.code, cell["state"], cell["reason"]) == (1, "stopped", "its job was cancelled")
     assert checkpoints(out)
     assert jobs() == []
 
@@ -130,10 +130,10 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
         line = wait_for(sweep, sweep.stdout.readline)
         assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
         start = time.monotonic()
-        ended = stop(sweep)
-    assert ended.code == 130
+        result = stop(sweep)
+    assert result.code == 130
     assert time.monotonic() - start < 30.0
-    assert "have not stopped yet" not in ended.out
+    assert "have not stopped yet" not in result.out
     assert len(jobs()) == 1
     assert not (out / CELL).exists()
 
@@ -164,7 +164,7 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
 )
 def test_what_slurm_would_not_run_is_refused_before_anything_is_written(tmp_path, cluster, setting, message):
     with sweeping("--out", tmp_path / "sweep", *ENDLESS, "--on", f"slurm:{setting}") as sweep:
-        ended = end(sweep)
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith(f"sami: {message}")
+        result = end(sweep)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"sami: {message}")
     assert not (tmp_path / "sweep").exists()

@@ -64,8 +64,8 @@ def end(process):
     return Ended(process.returncode, out, err)
 
 
-def cells(ended):
-    return {cell["name"]: cell for cell in json.loads(ended.out)["cells"]}
+def cells(result):
+    return {cell["name"]: cell for cell in json.loads(result.out)["cells"]}
 
 
 def same_agents(first, second):
@@ -116,16 +116,16 @@ def uninterrupted(finished_sweep, tmp_path_factory):
 
 
 def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others(finished_sweep):
-    out, ended = finished_sweep
-    result = cells(ended)
-    assert ended.code == 1
+    out, outcome = finished_sweep
+    result = cells(outcome)
+    assert outcome.code == 1
     assert result["panda-tesac-0"]["state"] == "done"
     assert set(result["panda-tesac-0"]["success"]) == {"training", "moderate", "extreme"}
     failed = result["panda-satesac-0"]
     assert failed["state"] == "failed"
     assert "holds thesis.txt, which no run wrote" in failed["reason"]
-    assert f"panda-satesac-0 failed: {failed['reason']}" in ended.err
-    assert failed["log"] in ended.err
+    assert f"panda-satesac-0 failed: {failed['reason']}" in outcome.err
+    assert failed["log"] in outcome.err
     with open(failed["log"]) as log:
         assert "RunError" in log.read()
     assert (out / "panda-satesac-0" / "thesis.txt").read_text() == "not to be lost"
@@ -163,8 +163,8 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, finished_sweep, tmp_path, con
     done = sami("sweep", "--out", out, "--method", "tesac", *OPTIONS)
     assert (done.code, done.err) == (0, "")
     assert "all 1 cells are trained and evaluated" in done.out
-    added = contents(out).keys() - before.keys()
-    assert {path.name for path in added} == {"sweep.json", "sweep.lock", "runs.jsonl"}
+    files = contents(out).keys() - before.keys()
+    assert {path.name for path in files} == {"sweep.json", "sweep.lock", "runs.jsonl"}
     assert {path: contents(out)[path] for path in before} == before
 
 
@@ -179,7 +179,7 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, finished_sweep):
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("options", "message"),
     [
         ("--episodes 2", "evaluates with 1 episodes, and now 2 are asked for"),
         ("--steps 5", "steps is 600 in the sweep that is there, and now 5;"),
@@ -187,9 +187,9 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, finished_sweep):
         ("--set learning.discount=0.9", "learning.discount is not set in the sweep that is there, and now is;"),
     ],
 )
-def test_a_contradicting_sweep_is_refused_with_what_differs(sami, finished_sweep, contents, changed, message):
+def test_a_contradicting_sweep_is_refused_with_what_differs(sami, finished_sweep, contents, options, message):
     before = contents(finished_sweep[0])
-    done = sami("sweep", "--out", finished_sweep[0], "--method", "tesac,satesac", *OPTIONS, *changed.split())
+    done = sami("sweep", "--out", finished_sweep[0], "--method", "tesac,satesac", *OPTIONS, *options.split())
     assert done.code == 1
     assert message in done.err
     assert contents(finished_sweep[0]) == before
@@ -205,8 +205,8 @@ def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, finished_sw
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_cells_on_each_gpu_without_one_is_refused_before_anything_is_written(sami, tmp_path):
     with sweeping("--out", tmp_path / "sweep", "--seed", "0,1", "--on", "gpu:2") as sweep:
-        ended = end(sweep)
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert ended.err.startswith("sami: --on gpu:2 needs a GPU, and torch finds none here;")
+        result = end(sweep)
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert result.err.startswith("sami: --on gpu:2 needs a GPU, and torch finds none here;")
     assert not (tmp_path / "sweep").exists()
     assert sami("sweep", "--out", tmp_path / "sweep", "--on", "gpu:0").code == 2

@@ -22,10 +22,10 @@ def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path
     with sweeping("--out", out, "--method", "tesac", *OPTIONS) as sweep:
         wait_for(sweep, lambda: list(run.glob("checkpoints/*/buffer.npz")))
         os.killpg(sweep.pid, signal.SIGINT)  # Ctrl-C reaches all processes of a terminal
-        ended = end(sweep)
-    assert (ended.code, ended.err) == (130, "")
-    assert "stopped with 0 of 1 cells done. Go on with:\n" in ended.out
-    assert f"sami sweep --out {out}\n" in ended.out.replace(" \\\n      ", " ")
+        result = end(sweep)
+    assert (result.code, result.err) == (130, "")
+    assert "stopped with 0 of 1 cells done. Go on with:\n" in result.out
+    assert f"sami sweep --out {out}\n" in result.out.replace(" \\\n      ", " ")
     assert state() == "stopped"
     steps = json.loads((run / "run.json").read_text())["steps"]
     assert steps < 600
@@ -44,13 +44,13 @@ def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path
         os.kill(int(holder.split()[1]), signal.SIGKILL)
         wait_for(sweep, lambda: lock.read_text() not in ("", holder))
         os.kill(int(lock.read_text().split()[1]), signal.SIGKILL)
-        ended = end(sweep)
-    cell = cells(ended)["panda-tesac-0"]
-    assert (ended.code, cell["state"]) == (1, "failed")
+        result = end(sweep)
+    cell = cells(result)["panda-tesac-0"]
+    assert (result.code, cell["state"]) == (1, "failed")
     assert cell["reason"].startswith("its process ended without a result (killed, or out of memory?)")
 
     with sweeping("--out", out, "--json") as sweep:
-        ended = end(sweep)
-    assert (ended.code, cells(ended)["panda-tesac-0"]["state"]) == (0, "done")
+        result = end(sweep)
+    assert (result.code, cells(result)["panda-tesac-0"]["state"]) == (0, "done")
     assert same_agents(run, uninterrupted)
     assert (run / "evaluation.json").read_text() == (uninterrupted / "evaluation.json").read_text()

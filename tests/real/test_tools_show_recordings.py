@@ -49,9 +49,9 @@ def recorded(request, tmp_path_factory):
 
 def topics(contract):
     """By topic, the elements of each signal of a recording, and what the ticks have for them."""
-    named = {f"/observation/{item.name}": item.elements for item in contract.observation}
-    named |= dict.fromkeys(("/action/proposed", "/action/executed"), contract.action.elements)
-    return named | {"/context": tuple(f"n{number}" for number in range(contract.context_size))}
+    elements = {f"/observation/{item.name}": item.elements for item in contract.observation}
+    elements |= dict.fromkeys(("/action/proposed", "/action/executed"), contract.action.elements)
+    return elements | {"/context": tuple(f"n{number}" for number in range(contract.context_size))}
 
 
 def values(recording, topic):

@@ -35,9 +35,9 @@ def test_two_exports_to_one_file_leave_a_model_and_weights_that_belong_together(
         )
         for run in runs
     ]
-    ended = [(export.communicate(timeout=120)[1], export.returncode) for export in exports]
-    assert 0 in [code for _, code in ended]
-    for message, code in ended:
+    results = [(export.communicate(timeout=120)[1], export.returncode) for export in exports]
+    assert 0 in [code for _, code in results]
+    for message, code in results:
         # Between its lock and its name in the file, the first one is another process without a name.
         assert code == 0 or re.search(
             re.escape(f"{out} is being written by ") + r"(process \d+ on |another process)", message

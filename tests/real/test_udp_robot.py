@@ -29,16 +29,16 @@ def call(*command, **options):
 @pytest.fixture
 def udp_robot():
     """Starts the robot of the example for so many seconds, and waits until it listens."""
-    started = []
+    processes = []
 
     def start(seconds):
         command = [sys.executable, str(ROOT / "examples" / "udp_robot.py"), str(seconds)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert started[0].stdout.readline().startswith("listening")
-        return started[0]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert processes[0].stdout.readline().startswith("listening")
+        return processes[0]
 
     yield start
-    for process in started:
+    for process in processes:
         process.kill()
         process.wait()
         process.stdout.close()

@@ -68,8 +68,8 @@ def adapter(robot):
         yield instance
 
 
-def connect(robot, **changed):
-    settings = {"domain": robot.domain, "heard_s": 20.0, "stand_s": 1.0, "hold_s": 2.0, **NUMBERS, **changed}
+def connect(robot, **changes):
+    settings = {"domain": robot.domain, "heard_s": 20.0, "stand_s": 1.0, "hold_s": 2.0, **NUMBERS, **changes}
     return make(MonotonicClock(), contract_of(*STATE), settings)
 
 

@@ -228,9 +228,9 @@ def test_only_an_open_run_drives(session, arm):
     run = Run(session, robot, simulator=True)
     with run:
         run.episode()
-    for closed in (run, Run(session, robot, simulator=True)):
+    for run_ in (run, Run(session, robot, simulator=True)):
         with pytest.raises(SamiError, match="the run is not open, so nothing was driven"):
-            closed.episode()
+            run_.episode()
     assert robot.resets == 1
 
 
@@ -311,13 +311,13 @@ def test_who_stops_the_robot_in_a_tick_is_why_that_tick_wrote_nothing(session, a
 
     clock = ManualClock()
     robot = arm(clock)
-    for change, why in (({"write": fall}, "it has fallen"), ({"read": press}, "somebody pressed the button")):
+    for change, reason in (({"write": fall}, "it has fallen"), ({"read": press}, "somebody pressed the button")):
         broken = Around(robot)
         vars(broken).update({"read": robot.read, "write": robot.write} | change)
         records = []
-        with Run(session, broken, clock) as run, pytest.raises(SafetyStop, match=why):
+        with Run(session, broken, clock) as run, pytest.raises(SafetyStop, match=reason):
             run.episode(on_step=records.append)
-        assert [(record.reason, record.limited_by) for record in records] == [(f"trip: {why}", ("stop",))]
+        assert [(record.reason, record.limited_by) for record in records] == [(f"trip: {reason}", ("stop",))]
 
 
 def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothing(session, arm, recorded):

@@ -112,8 +112,8 @@ def test_two_that_write_the_same_name_do_not_take_each_others_halves(tmp_path):
     """Two exports to one name: the later one wins, and neither fails."""
     write = "import sys, time; from pathlib import Path; from sami_train.files import unfinished\n"
     write += "with unfinished(Path(sys.argv[1])) as beside:\n beside.write_text('x' * 9); time.sleep(1)"
-    both = [subprocess.Popen([sys.executable, "-c", write, str(tmp_path / "model.onnx")]) for _ in range(2)]
-    assert [process.wait() for process in both] == [0, 0]
+    processes = [subprocess.Popen([sys.executable, "-c", write, str(tmp_path / "model.onnx")]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
     assert names(tmp_path) == ["model.onnx"]
 
 

@@ -56,7 +56,7 @@ def adapt(
         "env": spec.name,
         "episodes": episodes,
         "seed": seed,
-        "changes": [judged.to_dict() for judged in adaptations],
+        "changes": [result.to_dict() for result in adaptations],
     }
     if files is not None:
         from sami_train.studies.charts.contexts import draw_adaptations
@@ -67,21 +67,21 @@ def adapt(
     if JSON.get():
         print(json.dumps(document, indent=2))
         return
-    for judged in adaptations:
-        _print(judged)
+    for result in adaptations:
+        _print(result)
     print_text(LEGEND)
     for path in files or ():
         print_text(f"wrote {path}")
 
 
-def _print(judged: Adaptation) -> None:
-    goal = judged.rows[0].success is not None
-    print_text(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
+def _print(result: Adaptation) -> None:
+    goal = result.rows[0].success is not None
+    print_text(f"{result.change}: {result.reached} of {result.episodes} episodes were not over before the change")
     table = plain_table()
     table.add_column("context", no_wrap=True)
     for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "crossed", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in judged.rows:
+    for row in result.rows:
         digits = 1 if abs(row.ret.value) < 100 else 0  # of a return
         table.add_row(
             row.variant.value,

@@ -50,30 +50,30 @@ def fit_gap(
     else:
         traces = simulated(environment_of(log.contract, env), log.traces)
     with values_of(recordings[0]):
-        fitted = fit(log, traces)
+        gap_fit = fit(log, traces)
     if out is not None:
         with output(out, FORCE.get(), inputs) as temporary:
-            temporary.write_text(document_of(fitted), encoding="utf-8")
+            temporary.write_text(document_of(gap_fit), encoding="utf-8")
     if JSON.get():
-        estimates = [{**vars(item), "estimate": item.estimate._asdict()} for item in fitted.estimates]
+        estimates = [{**vars(item), "estimate": item.estimate._asdict()} for item in gap_fit.estimates]
         result = {
-            "gap": fitted.profile.to_dict(),
+            "gap": gap_fit.profile.to_dict(),
             "found": estimates,
-            "untold": fitted.unidentified,
-            "held_out": fitted.checks,
-            "notes": fitted.notes,
+            "untold": gap_fit.unidentified,
+            "held_out": gap_fit.checks,
+            "notes": gap_fit.notes,
         }
         print(json.dumps(result))
         return
-    table = plain_table(f"{fitted.episodes} episodes of {', '.join(fitted.names)}", 1)
+    table = plain_table(f"{gap_fit.episodes} episodes of {', '.join(gap_fit.names)}", 1)
     for name in ("key", "signal", "estimate", "95 % interval", "from"):
         table.add_column(name, no_wrap=name in ("key", "estimate"), overflow="fold")
-    for item in fitted.estimates:
+    for item in gap_fit.estimates:
         low, value, high = (f"{end:.3g}" for end in item.estimate)
         table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
-    if fitted.estimates:
+    if gap_fit.estimates:
         print_table(table)
-    print_text(*summary_lines(fitted), *fitted.notes)
-    print_text("not identified:", *(f"- {sentence}" for sentence in fitted.unidentified))
+    print_text(*summary_lines(gap_fit), *gap_fit.notes)
+    print_text("not identified:", *(f"- {sentence}" for sentence in gap_fit.unidentified))
     if out is not None:
         print_text(f"wrote {out}")

@@ -46,12 +46,12 @@ def fit_robot(
     for path in outputs:
         require_output(path, FORCE.get(), [body.xml])
     with values_of(recordings[0]):
-        fitted = fit(body, log)
+        result = fit(body, log)
     if JSON.get():
-        print(json.dumps(_document(fitted)))
+        print(json.dumps(_document(result)))
     else:
-        _show(fitted, recordings)
-    if not any(fit.verdict != "not identifiable" for fit in fitted.parameters):
+        _show(result, recordings)
+    if not any(fit.verdict != "not identifiable" for fit in result.parameters):
         raise SamiError(
             "nothing is identifiable, so nothing was written. Record larger or more motions: sami drive ROBOT.toml "
             "--excite --set episodes=20 --record run.mcap"
@@ -60,8 +60,8 @@ def fit_robot(
         return
     with ExitStack() as stack:
         model, tasks = (stack.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
-        model.write_text(fitted_model(body, fitted, out.parent), encoding="utf-8")
-        tasks.write_text(training_document(body, fitted, out), encoding="utf-8")
+        model.write_text(fitted_model(body, result, out.parent), encoding="utf-8")
+        tasks.write_text(training_document(body, result, out), encoding="utf-8")
     if not JSON.get():
         print_text(f"wrote {outputs[0]} and {outputs[1]}")
         if robot.suffix == ".xml":
@@ -69,31 +69,31 @@ def fit_robot(
         print_text(f"Next: sami train --env {in_shell(outputs[1])}")
 
 
-def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
+def _show(result: FittedRobot, recordings: list[Path]) -> None:
     from rich.markup import escape
 
-    fitted_to, held_out = fitted.windows
+    fitted_to, held_out = result.windows
     title = f"{fitted_to} windows of {', '.join(path.name for path in recordings)}"
     table = plain_table(title, 1)
     for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
         table.add_column(name, overflow="fold")
-    for fit in fitted.parameters:
-        named = fit.parameter.field + ("" if fit.parameter.unit == "1" else f" [{fit.parameter.unit}]")
+    for fit in result.parameters:
+        label = fit.parameter.field + ("" if fit.parameter.unit == "1" else f" [{fit.parameter.unit}]")
         value, interval = f"{fit.value:.4g}", f"{fit.low:.4g} to {fit.high:.4g}"
         if fit.verdict == "not identifiable":
             value, interval = "", fit.verdict
         elif fit.verdict == "rough":
             value += " rough"
-        table.add_row(fit.parameter.of or "all", escape(named), f"{fit.parameter.nominal:.4g}", value, interval)
+        table.add_row(fit.parameter.of or "all", escape(label), f"{fit.parameter.nominal:.4g}", value, interval)
     print_table(table)
-    if fitted.fixed:
-        print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
-    for unit, (nominal, fitted_error) in fitted.replay.items():
+    if result.fixed:
+        print_text(f"Not recorded, and taken for fixed: {', '.join(result.fixed)}.")
+    for unit, (nominal, fitted_error) in result.replay.items():
         texts = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
         print_text(f"Replay error of {held_out} windows that were held out: nominal {texts[0]}, fitted {texts[1]}.")
 
 
-def _document(fitted: FittedRobot) -> dict[str, object]:
+def _document(result: FittedRobot) -> dict[str, object]:
     """Return the result as values for `--json`."""
     rows = [
         {
@@ -105,11 +105,11 @@ def _document(fitted: FittedRobot) -> dict[str, object]:
             "interval": [fit.low, fit.high],
             "verdict": fit.verdict,
         }
-        for fit in fitted.parameters
+        for fit in result.parameters
     ]
     replay = {
         unit: {name: error._asdict() for name, error in zip(("nominal", "fitted"), errors, strict=True)}
-        for unit, errors in fitted.replay.items()
+        for unit, errors in result.replay.items()
     }
-    windows = dict(zip(("fitted", "held_out"), fitted.windows, strict=True))
-    return {"parameters": rows, "replay_error": replay, "windows": windows, "not_recorded": list(fitted.fixed)}
+    windows = dict(zip(("fitted", "held_out"), result.windows, strict=True))
+    return {"parameters": rows, "replay_error": replay, "windows": windows, "not_recorded": list(result.fixed)}

@@ -61,5 +61,5 @@ def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, 
     from sami_train.studies.readout.attach import measure_probe, with_probe
 
     task = bar.add_task("probing contexts", total=episodes)
-    readout = measure_probe(artifact, spec, episodes, on_round=lambda done: bar.advance(task, done))
+    readout = measure_probe(artifact, spec, episodes, on_round=lambda count: bar.advance(task, count))
     return with_probe(artifact, out, readout)

@@ -78,12 +78,12 @@ def report(
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
         bars: dict[str, Any] = {}
 
-        def progress(part: str, done: int, count: int) -> None:
-            if done == 0 or part not in bars:
+        def progress(part: str, rounds: int, count: int) -> None:
+            if rounds == 0 or part not in bars:
                 if not console.is_terminal and not JSON.get() and part not in bars:
                     console.print(part, highlight=False)
                 bars[part] = bar.add_task(part, total=count)
-            bar.advance(bars[part], done)
+            bar.advance(bars[part], rounds)
 
         summary = write_report(subjects, plan, out, ["sami", *sys.argv[1:]], progress, _cost)
     if JSON.get():

@@ -83,7 +83,7 @@ def sweep(
             grid.cluster |= place.settings
         engine = _engine(grid, place)
         with _Display(grid, engine.jobs, live) as display:
-            ended = grid.run(engine, display.update)
+            is_complete = grid.run(engine, display.update)
     if JSON.get():
         print(json.dumps(_summary(grid), indent=2))
     elif dry_run or not live.is_terminal:
@@ -98,7 +98,7 @@ def sweep(
     for row in grid.rows:
         if row.state == "failed":
             print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())
-    if not ended:
+    if not is_complete:
         still = grid.count("running", "evaluating")
         rest = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
         counts = f"{grid.count('done')} of {len(grid.rows)} cells done"
@@ -173,10 +173,10 @@ class _Display:
             return
         for row in self.sweep.rows:
             if self._lines.get(row.cell.name, "waiting") != row.state:
-                done = f" after {row.status.steps:,} steps" if row.status.steps else ""
+                progress = f" after {row.status.steps:,} steps" if row.status.steps else ""
                 text_of = _format_of(row)
                 note = ", ".join(f"{name} {text_of(value)}" for name, value in row.status.sets.items()) or row.reason
-                line = f"{row.cell.name} {row.state}{done}{': ' if note else ''}{note}"
+                line = f"{row.cell.name} {row.state}{progress}{': ' if note else ''}{note}"
                 print_text(line, error=self.console.stderr)
             self._lines[row.cell.name] = row.state
 

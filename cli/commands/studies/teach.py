@@ -54,8 +54,8 @@ def distil(
         raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
-    named, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
-    print_text("Next:", f"  sami eval --run {run}{named}", f"  sami export --run {run} --out {file}{named}")
+    option, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
+    print_text("Next:", f"  sami eval --run {run}{option}", f"  sami export --run {run} --out {file}{option}")
 
 
 def _show_losses(line: Mapping[str, float]) -> None:

@@ -245,9 +245,9 @@ class Draft:
         self.put("decimation", count, source)
         return rate
 
-    def unknown(self, field: str, why: str) -> None:
+    def unknown(self, field: str, reason: str) -> None:
         """Mark a field as unknown, with the reason, or how to find the value."""
-        self.put(field, None, FieldSource(kind="unknown", where=why))
+        self.put(field, None, FieldSource(kind="unknown", where=reason))
 
     def reading(self, policy: bytes) -> PolicyReading:
         """Return what was read, with the policy's bytes."""

@@ -74,8 +74,8 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     agent = Document(agent_file, None if agent_file.is_file() else {})
     draft = Draft()
     name = agent.get("experiment_name")
-    named = isinstance(name, str) and name
-    draft.put("name", name if named else folder.resolve().name, agent.source("experiment_name"))
+    has_name = isinstance(name, str) and name
+    draft.put("name", name if has_name else folder.resolve().name, agent.source("experiment_name"))
     data, total, actions = read_network(draft, path if path.is_file() else policy_in(folder, "exported/policy.onnx"))
     put_task(draft, folder, (total, actions), joints)
     return draft.reading(data)
@@ -141,9 +141,9 @@ class _Run:
         draft.put("action.elements", self.joints if all(self.joints) else None, self.named_by)
         if self.action is None or kind not in ACTIONS:
             listed = ", ".join(f"{n}: {str(t.get('class_type')).rpartition(':')[2]}" for n, t in self.terms.items())
-            why = f"{self.env.path.name}: actions has {listed or 'no term'}; one of {', '.join(ACTIONS)} is read"
+            reason = f"{self.env.path.name}: actions has {listed or 'no term'}; one of {', '.join(ACTIONS)} is read"
             for field in ("name", "unit", "meaning", "scale", "default"):
-                draft.unknown(f"action.{field}", why)
+                draft.unknown(f"action.{field}", reason)
             return
         name, unit, meaning = ACTIONS[kind]
         draft.put_all("action", {"name": name, "unit": unit, "meaning": meaning}, self.action.source("class_type"))

@@ -202,9 +202,9 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     robot = {("left_hip_pitch_joint", 29): "g1", ("AAHead_yaw", 29): "t1"}.get((names[0], size))
     moves = len(scan.inputs) == 1 and config.get("command_ranges") is not None
     if robot is None or not moves:
-        why = "this reader knows the locomotion of G1 and T1 only"
+        reason = "this reader knows the locomotion of G1 and T1 only"
         for field in ("rate_hz", "action.scale", "action.default", "input", "output"):
-            draft.unknown(field, why)
+            draft.unknown(field, reason)
         shapes = ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in scan.inputs)
         every = (
             "give [[signals]] and [last_action] with their slices; a dance's motion and time step with command = true"

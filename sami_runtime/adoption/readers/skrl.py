@@ -118,8 +118,8 @@ def _put_statistics(
         return
     if agent.get(key) != "RunningStandardScaler":
         raise agent.refuse(key, "RunningStandardScaler")
-    saved: Mapping[str, Any] = next((checkpoint[k] for k in (key, keys[0]) if isinstance(checkpoint.get(k), dict)), {})
-    mean, variance = (np.asarray(saved.get(part)) for part in ("running_mean", "running_variance"))
+    entry: Mapping[str, Any] = next((checkpoint[k] for k in (key, keys[0]) if isinstance(checkpoint.get(k), dict)), {})
+    mean, variance = (np.asarray(entry.get(part)) for part in ("running_mean", "running_variance"))
     if mean.shape != (network.size,) or variance.shape != (network.size,):
         raise ArtifactError(f"{path} has no statistics for {network.size} numbers in {key}. Give the whole agent.")
     epsilon = agent.number(f"{key}_kwargs.epsilon") if agent.get(f"{key}_kwargs.epsilon") is not None else EPSILON

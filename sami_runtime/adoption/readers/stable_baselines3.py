@@ -103,10 +103,10 @@ def put_network(draft: Draft, network: Network, source: FieldSource) -> None:
         draft.put(f"state.{name}.output", written_as, source)
 
 
-def ask_for_signals(draft: Draft, why: str) -> None:
+def ask_for_signals(draft: Draft, reason: str) -> None:
     """Mark signals, rate and the meaning of the action as unknown, so that a person has to give them."""
     for field in ("rate_hz", "signals", "action.name", "action.unit", "action.elements", "action.meaning"):
-        draft.unknown(field, why)
+        draft.unknown(field, reason)
 
 
 def _settings(archive: Archive) -> Mapping[str, Any]:

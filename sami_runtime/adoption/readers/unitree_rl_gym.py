@@ -112,5 +112,5 @@ def _joints(config: Document, size: int, joints: Sequence[str]) -> tuple[list[st
     if config.get("leg_joint2motor_idx") is not None:
         order = config.order("leg_joint2motor_idx", size)
         return [f"motor_{motor}" for motor in order], config.source("leg_joint2motor_idx")
-    why = "the order of the joints is that of the robot's MJCF (xml_path); give action.elements"
-    return [""] * size, FieldSource(kind="unknown", where=why)
+    reason = "the order of the joints is that of the robot's MJCF (xml_path); give action.elements"
+    return [""] * size, FieldSource(kind="unknown", where=reason)

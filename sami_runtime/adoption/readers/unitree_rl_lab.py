@@ -94,9 +94,9 @@ def _put_action(
     kind = str(next(iter(terms.table), "")) if len(terms.table) == 1 else ""
     if kind not in ACTIONS:
         listed = ", ".join(map(str, terms.table)) or "no term"
-        why = f"{terms.path.name}: actions has {listed}; one of {', '.join(ACTIONS)} is read"
+        reason = f"{terms.path.name}: actions has {listed}; one of {', '.join(ACTIONS)} is read"
         for field in ("name", "unit", "meaning", "elements", "scale", "default"):
-            draft.unknown(f"action.{field}", why)
+            draft.unknown(f"action.{field}", reason)
         return
     term = terms.under(kind)
     name, unit, meaning = ACTIONS[kind]

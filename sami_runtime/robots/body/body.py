@@ -317,10 +317,10 @@ class BodyLimits:
         def predict(command: Array) -> Prediction:
             return self._drive.predicted(state, command if hand is None else hand @ command)
 
-        rest, moving = None, predict(allowed)
+        rest, motion = None, predict(allowed)
         share = 1.0
         if self._points:
-            speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
+            speeds = self.geometry.speeds(state.positions, motion.velocities, self._places)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
             if fast:
                 rest = predict(stand())
@@ -332,7 +332,7 @@ class BodyLimits:
                 reasons.append(Reason(speeds[at], 0.0, rule.most, "m/s"))
                 thens.append(rule.then)
         if self._collision:
-            scaled = moving if rest is None else rest.towards(moving, share)
+            scaled = motion if rest is None else rest.towards(motion, share)
             near = self._collision.near(state.positions, scaled)
             if near is not CLEAR:
                 half = (rest or predict(stand())).towards(scaled, HALF)

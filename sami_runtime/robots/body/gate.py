@@ -94,7 +94,7 @@ class BodyGate(SafetyGate):
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None
-        return (self.outside() or None) if self._episode.written is None else None
+        return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the current joints."""
@@ -142,19 +142,19 @@ class BodyGate(SafetyGate):
                 positions = positions + way_since(self._commands, self._learned_at - self._age, now)
         self._ruled_at = now
         target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
-        judged = self.body.limit(target, positions, speeds, elapsed)
-        for name, reason in zip(judged.limited_by, judged.reasons, strict=True):
+        verdict = self.body.limit(target, positions, speeds, elapsed)
+        for name, reason in zip(verdict.limited_by, verdict.reasons, strict=True):
             if name not in self._limiting:
                 self.explanations[name] = str(reason)
-        self._limiting = judged.limited_by
-        self._commands.append((now, judged.command))
-        limited_by = (*ruling.limited_by, *judged.limited_by)
-        if judged.stop:
-            return self._stop(judged.stop, now)._replace(limited_by=(*limited_by, "stop"))
-        if not judged.limited_by:
+        self._limiting = verdict.limited_by
+        self._commands.append((now, verdict.command))
+        limited_by = (*ruling.limited_by, *verdict.limited_by)
+        if verdict.stop:
+            return self._stop(verdict.stop, now)._replace(limited_by=(*limited_by, "stop"))
+        if not verdict.limited_by:
             return ruling
         action = ruling.action.copy()
-        action[self._at] = ((judged.command - self._offset) / self._scale).astype(np.float32)
+        action[self._at] = ((verdict.command - self._offset) / self._scale).astype(np.float32)
         return ruling._replace(action=action, limited_by=limited_by)
 
     def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:

@@ -177,8 +177,8 @@ class BodySettings(RobotTable):
         if self.kp is not None and self.command != "joint_positions":
             return f'kp is set, and command is "{self.command}". Gains are for command = "joint_positions".'
         if self.velocities is None and (self.kp is not None or self.command != "joint_positions"):
-            why = "kp and kd are set" if self.kp is not None else f'command is "{self.command}"'
-            return f"{why}, and velocities is not. Name the signal of the joints' velocities."
+            reason = "kp and kd are set" if self.kp is not None else f'command is "{self.command}"'
+            return f"{reason}, and velocities is not. Name the signal of the joints' velocities."
         if self.torque.most is not None and self.kp is None:
             return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
         if self.command == "hand" and not (self.model and self.hand):

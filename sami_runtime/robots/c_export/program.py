@@ -136,10 +136,10 @@ class Program:
         else:
             raise self._refusal(node, f"is none of: {', '.join(supported())}")
 
-    def _refusal(self, node: GraphNode, why: str) -> ArtifactError:
+    def _refusal(self, node: GraphNode, reason: str) -> ArtifactError:
         name = f" ({node.name})" if node.name else ""
         return ArtifactError(
-            f"{self.where} cannot be written as C++: its operator {node.operator}{name} {why}. Run this file with "
+            f"{self.where} cannot be written as C++: its operator {node.operator}{name} {reason}. Run this file with "
             "ONNX Runtime, or train a policy of other layers."
         )
 

@@ -120,12 +120,12 @@ def _ranges(contract: Contract, elements: list[str]) -> Iterator[tuple[str, Valu
     assert contract.training_ranges is not None
     signals = tuple(signal for signal in contract.observation if signal.name in contract.training_ranges.signals)
     spreads = [contract.training_ranges.signals[signal.name] for signal in signals]
-    judged = elements_of(signals)
-    rule = TrainingRangeRule(judged, [signal.unit for signal in signals for _ in signal.elements], spreads)
+    names = elements_of(signals)
+    rule = TrainingRangeRule(names, [signal.unit for signal in signals for _ in signal.elements], spreads)
     for name, allowed in (("first", rule.first), ("later", rule.later)):
         for end, values, unlimited in zip(("low", "high"), allowed, (-math.inf, math.inf), strict=True):
             full = np.full(len(elements), unlimited, np.float32)
-            full[[elements.index(element) for element in judged]] = values
+            full[[elements.index(element) for element in names]] = values
             yield f"{name}_{end}", full.tolist()
 
 

@@ -193,8 +193,8 @@ class FrankaAdapter:
         applied = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         applied = np.where(abs(applied - action) < 0.02, action, np.clip(applied, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._values["achieved_goal"] - self._values["desired_goal"])
-        done = bool(off < self.settings.goal.within_m)
-        return Executed(applied, done, {"is_success": done})
+        success = bool(off < self.settings.goal.within_m)
+        return Executed(applied, success, {"is_success": success})
 
     def stop(self) -> None:
         """Bring the arm to rest within its limits, and wait for it; the hand keeps its grasp.
@@ -286,9 +286,9 @@ class FrankaAdapter:
             fault = self._link.fault and f" ({self._link.fault})"
             refuse([f"no camera at {camera.there} tells {camera.here} where the cube is{fault}"])
 
-    def _wait(self, done: Callable[[], bool], longest_s: float, failure: str) -> None:
+    def _wait(self, is_done: Callable[[], bool], longest_s: float, failure: str) -> None:
         end = time.monotonic() + longest_s
-        while not done():
+        while not is_done():
             if time.monotonic() > end:
                 raise AdapterError(f"{failure} within {longest_s:g} s.")
             time.sleep(POLL_S)

@@ -108,22 +108,22 @@ class ArmProcess:
         """Execute commands in one motion, until the arm rests again."""
         control = self._robot.start_joint_position_control(self._franka.ControllerMode.JointImpedance)
         generator: JointGenerator | None = None
-        start, last, bad, why = self._cycles, time.perf_counter(), 0, ""
+        start, last, bad, reason = self._cycles, time.perf_counter(), 0, ""
         while True:
             state, duration = control.readOnce()
-            passed = duration.to_sec()
+            seconds = duration.to_sec()
             if generator is not None and (time.perf_counter() - last > LATE_S or not generator.is_at(state.q_d)):
                 # A command was late, or the next one would be: the robot extrapolated, and may still receive a command
                 # that is on its way. Its reference is known again after some states without a command.
                 for _ in range(SETTLING):
                     state, duration = control.readOnce()
-                    passed += duration.to_sec()
+                    seconds += duration.to_sec()
             at = time.perf_counter()
             if generator is None:
                 generator, cycles, start = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles
             else:
                 missed = generator.synchronise(state.q_d, state.dq_d, state.ddq_d)
-                cycles = max(1, round(1e3 * passed))
+                cycles = max(1, round(1e3 * seconds))
                 self._lost_cycles += max(missed, cycles - 1)
                 self._worst = max(self._worst, at - last)
             last = at
@@ -132,23 +132,23 @@ class ArmProcess:
             if self._cycles - start > SETTLED:
                 self._rate = state.control_command_success_rate
                 bad = bad + 1 if self._rate < self._settings.least_success else 0
-            why = why or self._reason(generator, bad)
-            self._steer(generator, stop=bool(why))
+            reason = reason or self._reason(generator, bad)
+            self._steer(generator, stop=bool(reason))
             generator.leash(state.q)
             # The first command repeats the robot's position, from which the robot computes speeds.
             positions = generator.positions if self._cycles == start + 1 else generator.step()
             command = self._franka.JointPositions(positions.tolist())
-            command.motion_finished = done = self._phase is ArmPhase.STOPPING and generator.at_rest
+            command.motion_finished = is_finished = self._phase is ArmPhase.STOPPING and generator.at_rest
             control.writeOnce(command)
             self._arrived = generator.arrived
-            if done:
+            if is_finished:
                 break
             if self._cycles % STATE_EVERY < cycles:
                 self._send_state(state)
         self._command, self._phase = None, ArmPhase.IDLE
         del control
-        if why:
-            self._fail(why)
+        if reason:
+            self._fail(reason)
 
     def _reason(self, generator: JointGenerator, bad: int) -> str:
         """Return why the arm has to be stopped; empty if it may go on."""
@@ -232,11 +232,11 @@ class ArmProcess:
         with suppress(OSError):  # the loop's process is busy or gone
             self._link.send(pack_arm(state_now))
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         """Accept no motion until a recovery, and report why."""
         self._phase, self._command, self._rate = ArmPhase.FAULT, None, 1.0
         with suppress(OSError):
-            self._link.send(FAULT + why.encode()[:4000])
+            self._link.send(FAULT + reason.encode()[:4000])
 
     def _explained(self, error: Exception) -> str:
         reason = str(error).strip().removeprefix("libfranka: ").replace("\n", "; ")

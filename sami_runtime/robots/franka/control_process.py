@@ -126,9 +126,9 @@ class ControlProcess(Generic[State]):
                 self._fault = self._fault or message[1:].decode()
             elif not message:
                 if not self._fault:
-                    ended = self._process.poll()
+                    code = self._process.poll()
                     self._fault = (
-                        f"the process that speaks to the {self.part} is gone (exit code {ended}); the robot stops by "
+                        f"the process that speaks to the {self.part} is gone (exit code {code}); the robot stops by "
                         "itself when packets cease"
                     )
                 return
@@ -146,5 +146,5 @@ class ControlProcess(Generic[State]):
             if message[:1] == STATE:
                 self._state = self._unpack(message)
                 continue
-            why = message[1:].decode() if message[:1] == REFUSED else f"its process ended ({self._process.wait()})"
-            raise AdapterError(f"the {self.part} could not be connected to: {why}")
+            reason = message[1:].decode() if message[:1] == REFUSED else f"its process ended ({self._process.wait()})"
+            raise AdapterError(f"the {self.part} could not be connected to: {reason}")

@@ -74,7 +74,7 @@ class Datagrams:
     @property
     def fault(self) -> str:
         """How many messages were dropped since the last reset, and why the last; empty if none was."""
-        return "; ".join(why for why in (self._why_bad, self._why_strange) if why)
+        return "; ".join(reason for reason in (self._why_bad, self._why_strange) if reason)
 
     def reset(self) -> None:
         """Reset the counts of dropped messages; for the adapter's reset."""

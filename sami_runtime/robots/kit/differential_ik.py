@@ -63,7 +63,7 @@ class DifferentialIK:
         speed: ArrayLike | None = None,
     ) -> None:
         mink, mujoco = _needed("mink"), _needed("mujoco")
-        self._alone = threading.Lock()
+        self._lock = threading.Lock()
         self._solve_ik, self._se3 = mink.solve_ik, mink.SE3.from_matrix
         arm, speeds = _load(model)
         kinds = {arm.joint(at).name: int(arm.jnt_type[at]) for at in range(arm.njnt)}
@@ -97,13 +97,13 @@ class DifferentialIK:
 
     def pose(self, positions: ArrayLike) -> Frame:
         """Return the pose of the hand in the base's frame, for positions (J,) [rad, m] of the joints."""
-        with self._alone:
+        with self._lock:
             self._update(positions)
             return self._pose()
 
     def velocity(self, positions: ArrayLike, velocities: ArrayLike) -> Array:
         """Return the hand's velocity (3,) [m/s] in the base's frame, for the joints' positions and velocities (J,)."""
-        with self._alone:
+        with self._lock:
             self._update(positions)
             return self._displacement(numbers(velocities, self.home.shape, "the joints' velocities"))
 
@@ -124,7 +124,7 @@ class DifferentialIK:
         if not period > 0.0:
             raise AdapterError(f"a displacement within {period} s has no velocity; give a period above 0 s.")
         shift = numbers(displacement, (3,), "a displacement")
-        with self._alone:
+        with self._lock:
             self._update(positions)
             target = Frame.of(self._pose().translation + shift, rotation=self._turned if rotation is None else rotation)
             self._towards.set_target(self._se3(target.matrix))

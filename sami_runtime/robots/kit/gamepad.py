@@ -43,7 +43,7 @@ class Gamepad:
         self._rest, self._axes = rest, {axis: stick for axis, stick in STICKS.items() if stick[0] in rest}
         if not self._axes:
             raise SamiError(f"a gamepad gives forward, left and turn; this policy's command is {', '.join(rest)}.")
-        self._descriptor = _opened(device)
+        self._descriptor = _descriptor(device)
         weakref.finalize(self, os.close, self._descriptor)
         self._tilts = dict.fromkeys(self._axes, 0.0)
         self._bytes = b""
@@ -76,7 +76,7 @@ class Gamepad:
         return command
 
 
-def _opened(device: Path) -> int:
+def _descriptor(device: Path) -> int:
     """Return the descriptor of a joystick device or pipe whose reads do not wait."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK)

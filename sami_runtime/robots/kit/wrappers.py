@@ -18,9 +18,9 @@ Array = NDArray[np.float32]
 T = TypeVar("T")
 
 
-def _require_signals(inner: Adapter, named: Iterable[str]) -> None:
+def _require_signals(inner: Adapter, signals: Iterable[str]) -> None:
     names = [signal.name for signal in (*inner.observation, inner.action)]
-    require_known("signal", named, names, f"{type(inner).__name__} does not have it.")
+    require_known("signal", signals, names, f"{type(inner).__name__} does not have it.")
 
 
 class Rename(Around):

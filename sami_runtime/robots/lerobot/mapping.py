@@ -144,9 +144,9 @@ def _faults_of_keys(
     return faults + [f"{where} has {key!r}, which is no number but an array {features[key]}" for key in images]
 
 
-def _faults_of_keys_held(why: str, keys: tuple[str, ...], observed: Mapping[str, Any], needed: bool) -> list[str]:
+def _faults_of_keys_held(reason: str, keys: tuple[str, ...], observed: Mapping[str, Any], needed: bool) -> list[str]:
     blind = [key for key in keys if key not in observed or isinstance(observed[key], tuple)] if needed else []
-    return [f"{why}, and the robot does not observe {', '.join(blind)}"] if blind else []
+    return [f"{reason}, and the robot does not observe {', '.join(blind)}"] if blind else []
 
 
 def _faults_of_size(where: str, count: int, signal: Signal) -> list[str]:
@@ -202,5 +202,5 @@ def _motor_units(robot: Any) -> dict[str, str]:
     """Return the units of positions by key, for robots on one of LeRobot's buses, whose motors declare them."""
     motors = getattr(getattr(robot, "bus", None), "motors", None)
     modes = {name: getattr(motor, "norm_mode", None) for name, motor in (motors or {}).items()}
-    named = {f"{name}.pos": getattr(mode, "value", None) for name, mode in modes.items()}
-    return {key: MOTOR_UNITS[mode] for key, mode in named.items() if mode in MOTOR_UNITS}
+    by_key = {f"{name}.pos": getattr(mode, "value", None) for name, mode in modes.items()}
+    return {key: MOTOR_UNITS[mode] for key, mode in by_key.items() if mode in MOTOR_UNITS}

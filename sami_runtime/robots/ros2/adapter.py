@@ -214,12 +214,12 @@ class Ros2Adapter:
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
         self._messages = command.messages
-        faults, done = self.sources.faults, False
+        faults, is_success = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
         if (success := self.settings.success) and self._values:
             off = np.linalg.norm(self._values[success.achieved] - self._values[success.desired])
-            info["is_success"] = done = bool(off < success.within_m)
-        return Executed(command.executed, done, info)
+            info["is_success"] = is_success = bool(off < success.within_m)
+        return Executed(command.executed, is_success, info)
 
     def stop(self) -> None:
         """Send the message that stops the robot, and wait briefly for its delivery; the gripper keeps its grasp."""

@@ -73,12 +73,12 @@ class Subscription:
     """Handle of the publisher that is heard; None until a message arrives."""
     bad: int = 0
     strange: int = 0
-    why: str = ""
+    text: str = ""
     """Why the last unreadable message could not be read."""
 
     def reset(self) -> None:
         """Reset the counts, and forget the publisher that is heard."""
-        self.writer, self.bad, self.strange, self.why = None, 0, 0, ""
+        self.writer, self.bad, self.strange, self.text = None, 0, 0, ""
 
     @property
     def writer_gone(self) -> bool:
@@ -90,7 +90,7 @@ class Subscription:
         """A sentence for each problem of the topic."""
         faults = []
         if self.bad:
-            faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
+            faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.text}")
         if self.strange:
             faults.append(f"{self.topic}: {self.strange} messages of another publisher were dropped")
         if self.publishers == "first" and self.writer_gone:
@@ -107,10 +107,10 @@ class Subscription:
                 if samples[0].sample_info.valid_data and self._of_writer(samples[0].sample_info.publication_handle):
                     self.hear(self.kind.of(samples[0]), now())
             except DDSException as error:
-                self.bad, self.why = self.bad + 1, f"{error}"
+                self.bad, self.text = self.bad + 1, f"{error}"
                 return
             except Exception as error:  # a bad message must not end the thread
-                self.bad, self.why = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
+                self.bad, self.text = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
     def _of_writer(self, handle: int) -> bool:
         if self.publishers == "all":

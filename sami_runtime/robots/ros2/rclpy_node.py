@@ -68,8 +68,8 @@ class RclpyNode:
     def faults(self) -> tuple[str, ...]:
         """A sentence for each topic with messages that could not be read since the reset."""
         return tuple(
-            f"{topic}: {number} messages that could not be read were dropped, lastly {why}"
-            for topic, (number, why) in list(self._bad.items())
+            f"{topic}: {number} messages that could not be read were dropped, lastly {reason}"
+            for topic, (number, reason) in list(self._bad.items())
         )
 
     def reset(self) -> None:

@@ -46,7 +46,7 @@ class TopicFilter:
     signals: list[tuple[Signal, RosSource]] = field(default_factory=list)
     accepted: int = 0
     refused: int = 0
-    why: str = ""
+    text: str = ""
     """Why the last message was refused; empty if it was accepted."""
 
     @property
@@ -57,7 +57,7 @@ class TopicFilter:
     @property
     def fault(self) -> str:
         """A sentence about refused messages; empty if the last message was accepted."""
-        return self.why and f"{self.settings.topic}: {self.refused} messages refused, the last one because {self.why}"
+        return self.text and f"{self.settings.topic}: {self.refused} messages refused, the last one because {self.text}"
 
 
 class Sources:
@@ -111,18 +111,18 @@ class Sources:
                         _picked(message, part, self._ik.joints) for part in ("position", "velocity")
                     )
                     self.joints = Joints(measured, positions, velocities)
-                    moving = zip((JOINT_POSITIONS, JOINT_VELOCITIES), (positions, velocities), strict=True)
-                    self.latest.put(measured, **{part: value for part, value in moving if part in self._joint_signals})
+                    parts = zip((JOINT_POSITIONS, JOINT_VELOCITIES), (positions, velocities), strict=True)
+                    self.latest.put(measured, **{part: value for part, value in parts if part in self._joint_signals})
             except SamiError as error:
-                topic.refused, topic.why = topic.refused + 1, str(error).rstrip(".")
+                topic.refused, topic.text = topic.refused + 1, str(error).rstrip(".")
             else:
-                topic.accepted, topic.why = topic.accepted + 1, ""
+                topic.accepted, topic.text = topic.accepted + 1, ""
 
     def reset(self, forget: bool) -> None:
         """Forget all measurements; if `forget`, also values of `standing` topics, which are then sent again."""
         with self._lock:
             for topic in self.topics.values():
-                topic.why = ""
+                topic.text = ""
                 topic.moves.reset()
                 topic.turns.reset()
             self.latest.reset()
@@ -177,8 +177,8 @@ class Sources:
                 if source.field == "hand_position":
                     value = self._base.points(self._ik.pose(positions).translation)
                 else:
-                    moving = _picked(message, "velocity", self._ik.joints)
-                    value = self._base.vectors(self._ik.velocity(positions, moving))
+                    speeds = _picked(message, "velocity", self._ik.joints)
+                    value = self._base.vectors(self._ik.velocity(positions, speeds))
             else:
                 value = _picked(message, source.field, source.joints)
             values[signal.name] = np.asarray(source.factor) * value

@@ -252,8 +252,8 @@ class UnitreeAdapter:
             time.sleep(POLL_S)
         faults = []
         if not self._link.reading:
-            why = self._link.fault or "nothing came"
-            faults.append(f"no rt/lowstate that can be used came in {self.settings.heard_s:g} s: {why}")
+            reason = self._link.fault or "nothing came"
+            faults.append(f"no rt/lowstate that can be used came in {self.settings.heard_s:g} s: {reason}")
         if not self._link.has_listener:
             faults.append(f"nobody heard rt/lowcmd in {self.settings.heard_s:g} s")
         if faults:

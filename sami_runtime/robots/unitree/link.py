@@ -65,7 +65,7 @@ class MotorLink:
         """The newest reading; None before the first."""
         self._receipts: dict[int, float] = {}
         """When the last reading of each publisher came [s], by its handle; a robot that starts again has another."""
-        self.bad, self.why = 0, ""
+        self.bad, self.reason = 0, ""
         """Number of unreadable messages, and why the last of them was unreadable."""
         self.expired = False
         """Whether the motors were damped because no set-point followed the last one in time."""
@@ -98,7 +98,7 @@ class MotorLink:
     @property
     def fault(self) -> str:
         """A sentence about unreadable messages; empty if there were none."""
-        return f"{self.bad} messages that could not be read were dropped, lastly {self.why}" if self.bad else ""
+        return f"{self.bad} messages that could not be read were dropped, lastly {self.reason}" if self.bad else ""
 
     @property
     def is_doubled(self) -> bool:
@@ -198,7 +198,7 @@ class MotorLink:
                     self.reading = samples[0]
                     self._hear(samples[0])  # type: ignore[misc]  # runs only with `hear`
             except Exception as error:  # a bad message must not end the thread
-                self.bad, self.why = self.bad + 1, f"{error}"
+                self.bad, self.reason = self.bad + 1, f"{error}"
 
     def _delete(self) -> None:
         """Delete each entity now: Python collects cycles later, and until then other participants see this link."""

@@ -136,8 +136,8 @@ def _quantity(signal: Signal) -> str:
     """Return the quantity of a signal by its name, else by its unit."""
     if signal.name == LAST_ACTION:
         return LAST_ACTION
-    named = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
-    return "command" if signal.command else named or JOINT_UNITS.get(signal.unit, "")
+    match = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
+    return "command" if signal.command else match or JOINT_UNITS.get(signal.unit, "")
 
 
 def _recipe(contract: Contract) -> Mapping[str, Any]:

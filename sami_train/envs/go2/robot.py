@@ -126,7 +126,7 @@ class Walks:
         self.last_action = np.zeros((rows, 12))
         self.contact, self._air = np.zeros((rows, 4), bool), np.zeros((rows, 4))
         self._feet, self._joint_velocity = np.full((rows, 4, 3), np.nan), np.zeros((rows, 12))
-        self._path, self._judged = np.zeros((rows, 3)), np.zeros(rows)
+        self._path, self._ticks = np.zeros((rows, 3)), np.zeros(rows)
         self._errors, self._commands, self._energy = np.zeros((rows, 2)), np.zeros(rows), np.zeros(rows)
         self.fallen = np.zeros(rows, bool)
         """Robots that fell in the last step, (n,)."""
@@ -136,8 +136,8 @@ class Walks:
         """Begin episodes of k robots with velocities (k, 18); each generator draws the commands of one robot."""
         for of_motion in (self.steps, self.last_action, self.contact, self._air, self.fallen):
             of_motion[ids] = 0
-        for judged in (self._path, self._judged, self._errors, self._commands, self._energy):
-            judged[ids] = 0
+        for array in (self._path, self._ticks, self._errors, self._commands, self._energy):
+            array[ids] = 0
         self._feet[ids] = np.nan
         self._joint_velocity[ids] = qvel[:, 6:]
         for i, rng in zip(ids, rngs, strict=True):
@@ -166,7 +166,7 @@ class Walks:
         slide2 = np.minimum(_squares(np.nan_to_num((feet - self._feet)[:, :, :2] / _STEP_S)), 9.0)
         self.contact = feet[:, :, 2] < _CONTACT
         landed = self.contact & (self._air > 0.0)
-        moving = np.abs(command).sum(axis=1) > 0.1
+        is_moving = np.abs(command).sum(axis=1) > 0.1
         offset = physics.qpos[:, 7:] - _STANCE
         height_error2 = (feet[:, :, 2] - _FOOT - _CLEARANCE) ** 2
         velocity_error2, yaw_error2 = _squares(velocity[:, :2] - command[:, :2]), (turning[:, 2] - command[:, 2]) ** 2
@@ -174,8 +174,8 @@ class Walks:
             1.75 * np.exp(-velocity_error2 / 0.2)
             + 0.5 * np.exp(-yaw_error2 / 0.08)
             + 0.35 * np.exp(-yaw_error2 / 0.5)
-            + 3.0 * moving * ((np.minimum(self._air, 0.4) - 0.2) * landed).sum(axis=1)
-            - 2.0 * moving * (height_error2 * np.minimum(np.sqrt(slide2), 2.0)).sum(axis=1)
+            + 3.0 * is_moving * ((np.minimum(self._air, 0.4) - 0.2) * landed).sum(axis=1)
+            - 2.0 * is_moving * (height_error2 * np.minimum(np.sqrt(slide2), 2.0)).sum(axis=1)
             - 0.05 * (slide2 * self.contact).sum(axis=1)
             - 1.5 * velocity[:, 2] ** 2
             - 0.04 * _squares(turning[:, :2])
@@ -185,7 +185,7 @@ class Walks:
             - 1.5e-7 * _squares((joint_velocity - self._joint_velocity) / _STEP_S)
             - 0.16 * _squares(_REACH * (actions - self.last_action))
             - 0.2 * _squares(offset[:, 0::3])
-            - np.where(moving, 0.05, 0.3) * _squares(offset)
+            - np.where(is_moving, 0.05, 0.3) * _squares(offset)
         )
         self.fallen = unstable | ~((gravity[:, 2] < -TILT) & (physics.qpos[:, 2] > LOWEST))
         reward = np.where(unstable, 0.0, np.maximum(np.nan_to_num(reward), 0.0)) - FALL * self.fallen
@@ -197,7 +197,7 @@ class Walks:
     @property
     def metrics(self) -> dict[str, Array]:
         """Metrics of the episodes so far, by name, (n,) each; see `GO2.metrics`."""
-        errors = (self._errors + self._error_of_command()) / np.maximum(self._commands + (self._judged > 0), 1)[:, None]
+        errors = (self._errors + self._error_of_command()) / np.maximum(self._commands + (self._ticks > 0), 1)[:, None]
         return {
             "tracking_error": errors[:, 0],
             "yaw_error": errors[:, 1],
@@ -210,25 +210,25 @@ class Walks:
         since = self.steps % HOLD
         late = since >= SETTLING
         # The first steps count too, so that an episode that ends before `SETTLING` has an error.
-        counted = late | (self.steps < SETTLING)
+        valid = late | (self.steps < SETTLING)
         first_late = self.steps == SETTLING
-        self._path[first_late], self._judged[first_late] = 0.0, 0.0
-        self._path[counted] += motion[counted]
-        self._judged += counted
+        self._path[first_late], self._ticks[first_late] = 0.0, 0.0
+        self._path[valid] += motion[valid]
+        self._ticks += valid
         self._energy += np.nan_to_num(power.sum(axis=1))
         self.steps += 1
         over = np.flatnonzero(self.steps % HOLD == 0)
         self._errors[over] += self._error_of_command()[over]
         self._commands[over] += 1
-        self._path[over], self._judged[over] = 0.0, 0.0
+        self._path[over], self._ticks[over] = 0.0, 0.0
         for i in over.tolist():
             self._draw_command(i)
 
     def _error_of_command(self) -> Array:
         """Return errors of mean velocity [m/s] and yaw rate [rad/s] under the present command, (n, 2); 0 at first."""
-        judged = self._judged > 0
-        mean = np.nan_to_num(self._path) / np.maximum(self._judged, 1.0)[:, None]
-        off = np.where(judged[:, None], mean - self.command, 0.0)
+        valid = self._ticks > 0
+        mean = np.nan_to_num(self._path) / np.maximum(self._ticks, 1.0)[:, None]
+        off = np.where(valid[:, None], mean - self.command, 0.0)
         return np.column_stack([np.hypot(off[:, 0], off[:, 1]), np.abs(off[:, 2])])
 
     def _draw_command(self, i: int) -> None:

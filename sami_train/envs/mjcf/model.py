@@ -185,9 +185,9 @@ def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np
     """
     if not model.nu:
         raise SamiError("the model has no actuator, so that there is nothing to control. Add an <actuator>.")
-    called = _actuators(model)
+    actuators = _actuators(model)
     if action is None:
-        if free := [name for name, limited in zip(called, model.actuator_ctrllimited, strict=True) if not limited]:
+        if free := [name for name, limited in zip(actuators, model.actuator_ctrllimited, strict=True) if not limited]:
             raise SamiError(
                 f"actuators without a control range: {', '.join(free)}. An action of -1 to 1 spans it, so give each a "
                 'ctrlrange="LOW HIGH" in the model, or [action] about = KEYFRAME and reach = NUMBER in this file.'
@@ -200,7 +200,7 @@ def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np
     half = np.zeros(model.nu)
     for name, reach in action.reach.items():
         half[element(model, "actuator", name, "action.reach")] = reach
-    if missing := [name for name, reach in zip(called, half, strict=True) if not reach]:
+    if missing := [name for name, reach in zip(actuators, half, strict=True) if not reach]:
         raise SamiError(f"action.reach lacks {', '.join(missing)}; give a number for each actuator, or one for all.")
     return middle, half
 
@@ -221,12 +221,12 @@ def _actuators(model: mujoco.MjModel) -> list[str]:
 def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
     moves = field == "qvel"
     where = velocities if moves else positions
-    called = {
+    labels = {
         _HINGE: ("joint_velocities", "rad/s") if moves else ("joint_angles", "rad"),
         _SLIDE: ("slide_velocities", "m/s") if moves else ("slide_positions", "m"),
     }
     signals = []
-    for kind, (name, unit) in called.items():
+    for kind, (name, unit) in labels.items():
         of_kind = [joint for joint in joints if joint_type(model, joint) == kind]
         if of_kind:
             indices = np.concatenate([where(model, joint) for joint in of_kind])

@@ -101,11 +101,11 @@ class World:
             goal: (3,) [m].
         """
         hand, velocity = self._hand(qpos, qvel)
-        cube, moving = qpos[self._cube : self._cube + 7], qvel[self._cube_dof : self._cube_dof + 6]
+        cube, twist = qpos[self._cube : self._cube + 7], qvel[self._cube_dof : self._cube_dof + 6]
         place, spin = cube[:3], np.empty(3)
-        mujoco.mju_rotVecQuat(spin, moving[3:], cube[3:])
+        mujoco.mju_rotVecQuat(spin, twist[3:], cube[3:])
         width, euler = (self._width(qpos),), euler_of(cube[3:].tolist())
-        return np.concatenate((hand, velocity, width, place, euler, moving[:3], spin, place, goal), dtype=np.float32)
+        return np.concatenate((hand, velocity, width, place, euler, twist[:3], spin, place, goal), dtype=np.float32)
 
     def skill(self, data: mujoco.MjData) -> str:
         """Return the skill in the present state, see `skill_of`."""

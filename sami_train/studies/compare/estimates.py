@@ -73,11 +73,11 @@ def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> 
     if len(scores) == 1:
         return Aggregate(Interval(mean), None, Interval(mean), Interval(middle))
 
-    def both(*by_task: np.ndarray) -> np.ndarray:
+    def mean_and_iqm(*by_task: np.ndarray) -> np.ndarray:
         replicates = np.stack(by_task, axis=1)
         return np.array([replicates.mean(), iqm(replicates)])
 
-    low, high = _stratified(both, *scores.T)
+    low, high = _stratified(mean_and_iqm, *scores.T)
     t = _student(means)
     if bounds is not None and t.low is not None and t.high is not None:
         # Student's t is unbounded, but a success rate is between 0 and 1.

@@ -108,13 +108,13 @@ def _evaluated(record: RunRecord) -> EvaluatedRun:
         raise RunError(f"{record.title_of_evaluation}: {error}") from error
     if not evaluation.results:
         raise RunError(f"{record.title_of_evaluation} holds no task; evaluate again: {record.how_to_evaluate()}")
-    measured, trained = stored.get("agent_steps"), record.facts.get("steps")
-    if None not in (measured, trained) and measured != trained:
+    measured, run_steps = stored.get("agent_steps"), record.facts.get("steps")
+    if None not in (measured, run_steps) and measured != run_steps:
         raise RunError(
-            f"{record.title_of_evaluation} measured the agent after {measured:,} steps, the run has {trained:,} by "
+            f"{record.title_of_evaluation} measured the agent after {measured:,} steps, the run has {run_steps:,} by "
             f"now. Evaluate again: {record.how_to_evaluate()}"
         )
-    steps = trained if measured is None else measured
+    steps = run_steps if measured is None else measured
     if steps is None:
         raise RunError(
             f"{record.address} does not store how many steps its agent took; evaluate it: {record.how_to_evaluate()}"

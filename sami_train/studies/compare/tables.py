@@ -70,8 +70,8 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
         rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
     episodes = " or ".join(map(str, comparison.episodes)) + " episodes"
-    counted = f"{tasks} tasks, {episodes} per task" if measure.per == "task" else f"{episodes} in {tasks} tasks"
-    title = f"{task_set}: {measure.name}, {counted}" + ("" if equal else " (UNEQUAL BUDGETS)")
+    sample = f"{tasks} tasks, {episodes} per task" if measure.per == "task" else f"{episodes} in {tasks} tasks"
+    title = f"{task_set}: {measure.name}, {sample}" + ("" if equal else " (UNEQUAL BUDGETS)")
     columns = ["group", "seeds", *([] if equal else ["steps"]), "mean ± std", "mean [95 % t]", "IQM [95 % bootstrap]"]
     columns += ["excluding trivial starts", "paper"] if measure is SUCCESS else ["paper"]
     return Table(title, tuple(columns), rows)
@@ -123,8 +123,8 @@ def contrast_table(comparison: MethodComparison) -> Table | None:
     notes = ["bound: mean over the run, lowest to highest seed; a constant encoder has 0, none passes log K."]
     if not all(record.averaged for runs in with_contrast.values() for record in runs):
         notes.append("~: of single losses, as logs had them before they averaged over many.")
-    if ended := sum(1 for runs in with_contrast.values() for record in runs if record.ended):
-        notes.append(f"{ended} of the runs ended theirs, as it taught nothing; the means are of before that.")
+    if count := sum(1 for runs in with_contrast.values() for record in runs if record.ended):
+        notes.append(f"{count} of the runs ended theirs, as it taught nothing; the means are of before that.")
     return Table("Contrast: what the loss reached, nats", ("group", "runs", "bound", "log K", "attempts"), rows, notes)
 
 
@@ -384,6 +384,6 @@ def _runs(comparison: MethodComparison) -> Table:
             row += [str(run.facts.get("machine", {}).get("cpus", BLANK)), run.commit]
             row += [comparison.measure.show(float(run.scores(name).mean())) for name in comparison.task_sets]
             rows.append((*row, run.address))
-    trained = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit")
-    columns = (*trained, *comparison.task_sets, "run")
+    names = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit")
+    columns = (*names, *comparison.task_sets, "run")
     return Table("Runs", columns, rows, [f"Training took {total / 3600:.1f} hours in all, one run after another."])

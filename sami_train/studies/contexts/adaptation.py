@@ -251,8 +251,8 @@ def _scores(episodes: Sequence[Sequence[Reading]], step: int) -> tuple[float | N
         running = [readings[t].score for readings in episodes if len(readings) > t]
         if len(running) < min(FEWEST, len(episodes)):
             break
-        counted = [score for score in running if score is not None]
-        scores.append(float(np.median(counted)) if counted else None)
+        values = [score for score in running if score is not None]
+        scores.append(float(np.median(values)) if values else None)
     return tuple(scores)
 
 
@@ -312,9 +312,9 @@ def contexts_around(
     """
     runs, starts, _ = _run(model, spec, change, (Variant.LIVE, Variant.UNCHANGED), episodes, SEED, on_round)
     reached = [k for k, run in enumerate(runs[Variant.LIVE]) if len(run.contexts) > change.step]
-    changed, unchanged = ([runs[variant][k] for k in reached] for variant in (Variant.LIVE, Variant.UNCHANGED))
+    live, unchanged = ([runs[variant][k] for k in reached] for variant in (Variant.LIVE, Variant.UNCHANGED))
     along = [starts[k] for k in reached]
-    lengths = sorted((len(run.contexts) for run in changed), reverse=True)
+    lengths = sorted((len(run.contexts) for run in live), reverse=True)
     last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
     every = max(1, last // (2 * POINTS))
     steps = [t for t in range(0, last) if (t - change.step) % every == 0]
@@ -325,15 +325,15 @@ def contexts_around(
         "step": change.step,
         "episodes": episodes,
         "reached": len(reached),
-        "rows": _distances(steps, change.step, changed, {"old dynamics": unchanged, "new dynamics": along}),
-        "means": _means(steps, change.step, {"changed": changed, "unchanged": unchanged}),
+        "rows": _distances(steps, change.step, live, {"old dynamics": unchanged, "new dynamics": along}),
+        "means": _means(steps, change.step, {"changed": live, "unchanged": unchanged}),
     }
 
 
 def _distances(
     steps: Sequence[int],
     step: int,
-    changed: Sequence[ChangedEpisode],
+    live: Sequence[ChangedEpisode],
     others_by_name: Mapping[str, Sequence[ChangedEpisode]],
 ) -> list[dict[str, Any]]:
     rows = []
@@ -341,7 +341,7 @@ def _distances(
         for name, references in others_by_name.items():
             running = [
                 float(np.linalg.norm(run.contexts[t] - other.context(t)))
-                for run, other in zip(changed, references, strict=True)
+                for run, other in zip(live, references, strict=True)
                 if len(run.contexts) > t
             ]
             low, median, high = np.percentile(running, [25, 50, 75]).round(5).tolist()

@@ -113,9 +113,9 @@ class DynamicsChange:
                 values = [getattr(gap, key) for gap in self.gaps]
                 if any(values):
                     before[key], after[key] = values
-        changed = [name for name in before if after[name] != before[name]] or list(before)[:1]
+        names = [name for name in before if after[name] != before[name]] or list(before)[:1]
         parts = [
-            f"{name}={text_of(old)}" + (f":{text_of(after[name])}" if name in changed else "")
+            f"{name}={text_of(old)}" + (f":{text_of(after[name])}" if name in names else "")
             for name, old in before.items()
         ]
         return ",".join(parts) + f"@{self.step}"
@@ -161,8 +161,8 @@ class PolicyHead:
         model = onnx.load_from_string(artifact.model_bytes)
         if contract.lookahead:
             model = onnx.shape_inference.infer_shapes(model)  # the inner tensors at which it is cut
-        cut = Extractor(model).extract_model([*self._inputs, CONTEXT, *self._extra], [ACTION])
-        self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
+        head = Extractor(model).extract_model([*self._inputs, CONTEXT, *self._extra], [ACTION])
+        self._onnx = build(replace(artifact, model_bytes=head.SerializeToString()))
         if golden := contract.golden_steps():
             now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
             observation = {name: value[now] for name, value in golden.observation.items()}

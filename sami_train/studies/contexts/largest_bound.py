@@ -89,7 +89,7 @@ def largest_bounds(
     """
     contrasts = [(method, ranking) for method in map(_contrastive, methods) for ranking in _used(method, rankings)]
     agent, buffer, collected = _with_buffer(run)
-    config = _changed(run.config(), changes or {})
+    config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():
         end = max(HELD_OUT_EVERY, round(share * len(buffer)))
         by_age, later = np.split(np.argsort(buffer.numbers(np.arange(len(buffer)))), [end])
@@ -184,7 +184,7 @@ def _realised(run: RunFolder, steps: int) -> float | None:
     return rows[-1]["contrast/bound"] if rows else None
 
 
-def _changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+def _with_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     values = config.to_dict()
     for key, value in changes.items():
         section, _, name = key.partition(".")

@@ -89,7 +89,7 @@ def measure_recoveries(
     try:
         contract = runner.contract
         first, last = _steps(runner, contract, tasks, seed + 10_000_000)
-        changed: list[float | None] = []
+        countdowns: list[float | None] = []
         unchanged: list[float | None] = []
         for start in range(seed, seed + 2 * episodes, 2 * rows):
             changes = [_draw(tasks, False, first, last, rng) for _ in range(rows)]
@@ -99,14 +99,14 @@ def measure_recoveries(
             results = runner.round(range(start + rows, start + 2 * rows), changes, Variant.LIVE)
             for episode, change in zip(results, changes, strict=True):
                 if len(episode.actions) > change.step:
-                    longest, ended = longest_countdown(contract, episode)
-                    changed.append(longest if ended else math.inf)
+                    longest, is_over = longest_countdown(contract, episode)
+                    countdowns.append(longest if is_over else math.inf)
             if on_round is not None:
                 on_round(2 * rows)
     finally:
         runner.close()
-    detected = tuple(steps for steps in changed if steps is not None)
-    return Recoveries(detected, len(changed) - len(detected), tuple(unchanged))
+    detected = tuple(steps for steps in countdowns if steps is not None)
+    return Recoveries(detected, len(countdowns) - len(detected), tuple(unchanged))
 
 
 def certify(recoveries: Recoveries, measured: str) -> Recovery:

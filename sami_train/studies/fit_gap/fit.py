@@ -256,8 +256,8 @@ def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> 
     test_traces = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
     if not test_traces:
         return {}
-    fitted = [trace for trace, held_out in zip(log.traces, out, strict=True) if not held_out]
-    response = fit_response(fitted, motion_answers, misfits[~out])
+    traces = [trace for trace, held_out in zip(log.traces, out, strict=True) if not held_out]
+    response = fit_response(traces, motion_answers, misfits[~out])
     return {
         "episodes": len(test_traces),
         "delay_periods": response.delay[1],
@@ -289,13 +289,13 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
         SamiError: Excited commands move nothing in the reference, or there are too few motions between readings.
     """
     excited = require_excitation(log)
-    moving = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
-    if not moving:
+    answers = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
+    if not answers:
         raise SamiError(
             "in the reference no element of the observation is moved by the commands, so that nothing shows how late "
             "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
-    count = sum(len(motions(trace, moving[0].signal, moving[0].column).changes) for trace in log.traces)
+    count = sum(len(motions(trace, answers[0].signal, answers[0].column).changes) for trace in log.traces)
     if count < MOTIONS:
         raise SamiError(
             f"{_named(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "
@@ -320,30 +320,30 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def document_of(fitted: FittedGap) -> str:
+def document_of(result: FittedGap) -> str:
     """Return the text of the profile's TOML file, which `GapProfile.load` reads."""
-    episodes = f"{fitted.episodes} episode{'s' * (fitted.episodes != 1)}"
+    episodes = f"{result.episodes} episode{'s' * (result.episodes != 1)}"
     lines = [
-        f"# The sim-to-real profile that sami fit-gap estimated from {', '.join(fitted.names)}: {episodes}.",
+        f"# The sim-to-real profile that sami fit-gap estimated from {', '.join(result.names)}: {episodes}.",
         "# A range [low, high] is the 95 % interval, or the spread over episodes; each episode draws its own value.",
-        *(f"# {line}" for line in (*summary_lines(fitted), *fitted.notes)),
+        *(f"# {line}" for line in (*summary_lines(result), *result.notes)),
         "",
     ]
-    for key, value in fitted.profile.to_dict().items():
-        for item in fitted.estimates:
+    for key, value in result.profile.to_dict().items():
+        for item in result.estimates:
             if item.key == key:
                 low, middle, high = (f"{end:.3g}" for end in item.estimate)
                 lines.append(f"# {item.signal or item.key}: {middle} {item.unit} ({low} to {high}), from {item.by}")
         lines += [f"{key} = {_toml(value)}", ""]
     lines.append("# The log does not show, or this file omits:")
-    lines += [f"# - {sentence}" for sentence in fitted.unidentified]
+    lines += [f"# - {sentence}" for sentence in result.unidentified]
     return "\n".join(lines) + "\n"
 
 
-def summary_lines(fitted: FittedGap) -> list[str]:
+def summary_lines(result: FittedGap) -> list[str]:
     """Return sentences about the fit, and about how well it explains the held-out episodes."""
-    lines = [] if fitted.estimates else ["This log identifies no difference that a profile can express."]
-    checks = fitted.checks
+    lines = [] if result.estimates else ["This log identifies no difference that a profile can express."]
+    checks = result.checks
     if not checks:
         return [*lines, "Not validated: there are too few episodes to hold one out."]
     share = checks["motion_explained"]

@@ -68,8 +68,8 @@ class ActuatorResponse(NamedTuple):
 def motions(trace: Trace, signal: str, column: int) -> Motions:
     """Return the motions of an element between messages that were measured a period apart."""
     ticks, values = trace.fresh(signal)
-    both = (np.diff(ticks) == 1) & (ticks[:-1] >= FIRST)
-    return Motions(ticks[1:][both], np.diff(values[:, column])[both])
+    consecutive = (np.diff(ticks) == 1) & (ticks[:-1] >= FIRST)
+    return Motions(ticks[1:][consecutive], np.diff(values[:, column])[consecutive])
 
 
 def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
@@ -102,7 +102,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         reference: Episodes with ideal actuators and sensors.
         names: Candidate elements: `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
     """
-    fitted = []
+    results = []
     for name, signal, column in names:
         rows, changes = _stacked(reference, [trace.executed for trace in reference], signal, column)
         if len(changes) < 2 * TAPS or not np.ptp(changes) > 0.0:
@@ -114,8 +114,8 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
         residual = target - centred @ weights
         if 1.0 - float(residual @ residual) / float(target @ target) >= LEAST_EXPLAINED:
-            fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:])))
-    return fitted
+            results.append(Answer(name, signal, column, weights.reshape(rows.shape[1:])))
+    return results
 
 
 def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndarray:
@@ -143,8 +143,8 @@ def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer], misfits:
     pooled = misfits.sum(axis=0).min(axis=1)
     delay = int(pooled.argmin())
     # An episode has a delay of its own if that is clearly more likely than the delay of all episodes.
-    alone = misfits.min(axis=2)
-    delays = np.where(alone[:, delay] - alone.min(axis=1) > SURE, alone.argmin(axis=1), delay)
+    best = misfits.min(axis=2)
+    delays = np.where(best[:, delay] - best.min(axis=1) > SURE, best.argmin(axis=1), delay)
     likely = DELAYS[pooled <= pooled.min() + 2 * DROP]
     if (delays != delay).any():
         likely, delay = delays, int(np.median(delays))

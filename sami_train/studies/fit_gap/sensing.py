@@ -43,8 +43,8 @@ def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.nda
         rest: The neutral action, (A,).
         first: Tick of the first message to use; if 0, the very first message always counts as at rest.
     """
-    moving = np.flatnonzero(np.abs(trace.executed - rest).max(axis=1) > 1e-6)
-    until = int(moving[0]) if len(moving) else len(trace.executed)
+    steps = np.flatnonzero(np.abs(trace.executed - rest).max(axis=1) > 1e-6)
+    until = int(steps[0]) if len(steps) else len(trace.executed)
     ticks, values = trace.fresh(name)
     resting = (ticks <= until) & (ticks >= first)
     resting[0] |= first == 0

@@ -25,13 +25,13 @@ _TABLES = r"^\[(?:features|tasks\..+)\.{}\]\n(?:(?:sets|scales|of|low|high) = .*
 _MODEL = re.compile(r"^[ \t]*(model|\"model\"|'model')[ \t]*=.*$", re.MULTILINE)
 
 
-def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
+def fitted_model(body: RobotBody, result: FittedRobot, folder: Path) -> str:
     """Return the XML of the robot's model with the fitted numbers, for a file in `folder`.
 
     A bias changes the joint's `ref`, so that positions are encoder readings. A delay becomes that of all actuators.
     """
     spec = read_spec(body.xml)
-    for fit in fitted.parameters:
+    for fit in result.parameters:
         value, field = fit.value, fit.parameter.field
         if fit.verdict == "not identifiable":
             continue
@@ -61,7 +61,7 @@ def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
     return str(spec.to_xml())
 
 
-def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
+def training_document(body: RobotBody, result: FittedRobot, model: Path) -> str:
     """Return the TOML text of an environment whose tasks draw the identified parameters from their intervals.
 
     It extends the robot's own TOML file, and replaces the features of an earlier fit. Without such a file, it is new.
@@ -69,7 +69,7 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
     Raises:
         SamiError: The robot's own file has a form that cannot be extended.
     """
-    ranges = [fit for fit in fitted.parameters if fit.parameter.field in CHANGES and fit.verdict != "not identifiable"]
+    ranges = [fit for fit in result.parameters if fit.parameter.field in CHANGES and fit.verdict != "not identifiable"]
     lines = [_TITLE]
     if body.path.suffix == ".toml":
         text = body.path.read_text(encoding="utf-8")

@@ -50,7 +50,7 @@ class FittedParameter(NamedTuple):
     verdict: Verdict
 
     @property
-    def written(self) -> float:
+    def model_value(self) -> float:
         """Value in the fitted model: the nominal value if the parameter is not identifiable."""
         return self.parameter.nominal if self.verdict == "not identifiable" else self.value
 
@@ -97,17 +97,17 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
         problem.take_noise(values, starts)
     deviations = problem.deviations(values, starts)
     sigmas = 1.96 + 2.6 / (len(windows) - 1)  # Student's t for a 95 % interval
-    fitted = [
-        _judged(parameter, float(value), float(deviation), sigmas)
+    results = [
+        _verdict(parameter, float(value), float(deviation), sigmas)
         for parameter, value, deviation in zip(parameters, values, deviations, strict=True)
     ]
-    estimates = np.array([parameter.written for parameter in fitted])
+    estimates = np.array([parameter.model_value for parameter in results])
     return FittedRobot(
-        tuple(fitted), _replay(body, test, problem, nominal, estimates), (len(windows), len(test)), tuple(body.fixed)
+        tuple(results), _replay(body, test, problem, nominal, estimates), (len(windows), len(test)), tuple(body.fixed)
     )
 
 
-def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float) -> FittedParameter:
+def _verdict(parameter: Parameter, value: float, deviation: float, sigmas: float) -> FittedParameter:
     reach = sigmas * deviation
     low, high = max(parameter.low, value - reach), min(parameter.high, value + reach)
     narrow, wide = CLOSE.get(parameter.field, (0.0, 0.0))

@@ -69,10 +69,10 @@ def fit(
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))
     held_out, stop, training = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
-    transitions, judged = (sum(map(len, part)) for part in (training, held_out))
-    if transitions < LEAST or not judged or not stop:
+    transitions, tests = (sum(map(len, part)) for part in (training, held_out))
+    if transitions < LEAST or not tests or not stop:
         raise SamiError(
-            f"there are {transitions} transitions in {len(training)} stretches to fit a forward model to, and {judged} "
+            f"there are {transitions} transitions in {len(training)} stretches to fit a forward model to, and {tests} "
             f"held out; it takes at least {LEAST}, in 3 stretches. Record more episodes."
         )
     data = _Windows(training, signals, steps)
@@ -93,7 +93,7 @@ def fit(
         descend(optimizer, network.loss(*data.batch(rng)))
         schedule.step()
     model = _modest(best, errors_of(best, stop, signals, steps), signals)
-    return Fit(model, transitions, judged, errors_of(model, held_out, signals, steps))
+    return Fit(model, transitions, tests, errors_of(model, held_out, signals, steps))
 
 
 def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Sequence[Signal]) -> ForwardModel:
@@ -116,10 +116,10 @@ def errors_of(
         for stretch in stretches:
             if len(stretch) < k:
                 continue
-            then, now = stretch.observations[:-k], stretch.observations[k:]
+            past, now = stretch.observations[:-k], stretch.observations[k:]
             actions = [_back(stretch.actions, ago)[k:] for ago in range(k + 1)]
-            ahead = model.ahead(then, np.full((1, 1), k), actions, stretch.contexts[k - 1 : -1])
-            squares.append(np.stack([_wrapped(part - now, signals) ** 2 for part in (ahead, then)]))
+            ahead = model.ahead(past, np.full((1, 1), k), actions, stretch.contexts[k - 1 : -1])
+            squares.append(np.stack([_wrapped(part - now, signals) ** 2 for part in (ahead, past)]))
         means = np.concatenate(squares, axis=1).mean(axis=1) if squares else np.zeros((2, ends[-1]))
         by_signal = [[float(np.sqrt(p.mean())) for p in np.split(row, ends[:-1])] for row in means]
         predicted.append(by_signal[0])
@@ -209,15 +209,15 @@ class _Network(nn.Module):
 
     def loss(self, now: Tensor, actions: Tensor, contexts: Tensor, changes: Tensor, valid: Tensor) -> Tensor:
         """Roll forward over K periods, and return the sum of their losses, that of period k divided by k."""
-        moving = self.scale > SMALLEST
-        scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
+        mask = self.scale > SMALLEST
+        scale, shift, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
         for k in range(actions.shape[1]):
-            x = (torch.cat([now + changed, actions[:, k], contexts[:, k]], 1) - self.mean) * self.spread
+            x = (torch.cat([now + shift, actions[:, k], contexts[:, k]], 1) - self.mean) * self.spread
             for layer in self.layers[:-1]:
                 x = torch.tanh(layer(x))
-            changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)
-            off = F.huber_loss(changed / scale, changes[:, k] / scale, reduction="none")
-            loss = loss + (off * moving * valid[:, k]).mean() / (k + 1)
+            shift = shift + torch.where(mask, self.layers[-1](x) * self.scale, 0.0)
+            off = F.huber_loss(shift / scale, changes[:, k] / scale, reduction="none")
+            loss = loss + (off * mask * valid[:, k]).mean() / (k + 1)
         return loss
 
     def folded(self) -> ForwardModel:

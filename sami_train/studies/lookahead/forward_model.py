@@ -116,7 +116,7 @@ def require_steps(steps: int) -> None:
         raise SamiError(f"--lookahead is {steps}; a file looks 1 to {MOST_STEPS} periods ahead.")
 
 
-def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitted: str) -> Artifact:
+def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, origin: str) -> Artifact:
     """Return a model file with a forward model in front of its policy, which replaces any earlier forward model.
 
     Args:
@@ -124,7 +124,7 @@ def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitt
         out: path of the new file.
         steps: K.
         forward: the fitted forward model.
-        fitted: description, for readers, of the data of the fit.
+        origin: description, for readers, of the data of the fit.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.
@@ -133,7 +133,7 @@ def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitt
     require_steps(steps)
     verify(artifact).require()
     lookahead = Lookahead(
-        steps=steps, fitted=fitted, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
+        steps=steps, fitted=origin, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
     )
     contract = alone(artifact.contract)
     state = [*contract.state, StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size))]
@@ -343,5 +343,5 @@ def _nodes_after(contract: Contract) -> Iterator[NodeProto]:
 
 def _node(kind: str, inputs: list[str], *outputs: str, prefix: str = FRONT, **attributes: Any) -> NodeProto:
     """Return a node; use an empty prefix for outputs of the whole graph."""
-    named = [prefix + output for output in outputs]
-    return helper.make_node(kind, inputs, named, name=f"{FRONT}{kind}_{outputs[0]}", **attributes)
+    names = [prefix + output for output in outputs]
+    return helper.make_node(kind, inputs, names, name=f"{FRONT}{kind}_{outputs[0]}", **attributes)

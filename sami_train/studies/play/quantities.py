@@ -103,16 +103,16 @@ def _quantity(robot: PlayedRobot, signal: Signal, sensors: Mapping[str, int]) ->
         return declared
     if signal.name in sensors:
         return signal.name
-    named = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
-    if named is None and signal.unit in JOINT_UNITS and set(signal.elements) <= set(robot.elements):
-        named = JOINT_UNITS[signal.unit]
-    if named is None:
+    match = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
+    if match is None and signal.unit in JOINT_UNITS and set(signal.elements) <= set(robot.elements):
+        match = JOINT_UNITS[signal.unit]
+    if match is None:
         raise SamiError(
             f"the MJCF cannot give the signal {signal.name!r} ({', '.join(signal.elements)}): its name is no quantity "
             f"that is known ({', '.join(NAMES)}) and no sensor of the model ({', '.join(sensors) or 'it has none'}). "
             f'Say what it is in the TOML file that --robot names: [signals] {signal.name} = "gravity"'
         )
-    return named
+    return match
 
 
 def _commanded(elements: Sequence[str]) -> Reading:

@@ -63,26 +63,26 @@ def measure_probe(
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 
 
-def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact:
+def with_probe(artifact: Artifact, out: Path, estimate: FittedReadout) -> Artifact:
     """Return a model file with a probe, which replaces an earlier one; only features that it identifies have outputs.
 
     Args:
         artifact: the model file, possibly not written yet.
         out: path of the new file.
-        fitted: the fitted probe.
+        estimate: the fitted probe.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.
         SamiError: the file has no golden steps, or one of the files is not valid.
     """
     verify(artifact).require()
-    carried = tuple(feature for feature in fitted.probe.features if feature.carried)
+    carried = tuple(feature for feature in estimate.probe.features if feature.carried)
     columns: list[int] = []
-    for feature, part in zip(fitted.probe.features, columns_of(fitted.probe.features), strict=True):
+    for feature, part in zip(estimate.probe.features, columns_of(estimate.probe.features), strict=True):
         columns += range(part.start, part.stop) if feature.carried else []
-    readout = fitted.readout.columns(columns)
+    readout = estimate.readout.columns(columns)
     without_probe = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
-    changes = {"extra_outputs": without_probe + fitted.probe.signals, "probe": fitted.probe}
+    changes = {"extra_outputs": without_probe + estimate.probe.signals, "probe": estimate.probe}
     contract = artifact.contract.model_copy(update=changes)
     graph = onnx.load_from_string(artifact.model_bytes)
     old = artifact.contract.golden_steps()

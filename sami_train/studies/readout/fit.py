@@ -195,18 +195,18 @@ def fit(
     Raises:
         SamiError: fewer than `LEAST` episodes count.
     """
-    counted = [(contexts[step:], task) for contexts, task in zip(episodes, tasks, strict=True) if len(contexts) > step]
-    if len(counted) < LEAST:
+    tails = [(contexts[step:], task) for contexts, task in zip(episodes, tasks, strict=True) if len(contexts) > step]
+    if len(tails) < LEAST:
         raise SamiError(
-            f"{len(counted)} of {len(episodes)} episodes last beyond step {step}, from which contexts count; a probe "
+            f"{len(tails)} of {len(episodes)} episodes last beyond step {step}, from which contexts count; a probe "
             f"takes at least {LEAST}. Run more episodes."
         )
-    order = np.random.default_rng(seed).permutation(len(counted))
+    order = np.random.default_rng(seed).permutation(len(tails))
     parts = np.split(order, [len(order) // 2, len(order) // 2 + len(order) // 4])
-    fitted, calibrating, judging = (_rows([counted[k] for k in part], features) for part in parts)
+    training, calibrating, judging = (_rows([tails[k] for k in part], features) for part in parts)
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
-    learnt = _rows([counted[k] for k in parts[0][len(stop) :]], features)
-    readout = _readout(learnt, _rows([counted[k] for k in stop], features), fitted, seed)
+    learnt = _rows([tails[k] for k in parts[0][len(stop) :]], features)
+    readout = _readout(learnt, _rows([tails[k] for k in stop], features), training, seed)
     described = tuple(_probed_feature(feature) for feature in features)
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
     probed = []
@@ -261,12 +261,12 @@ def _probed_feature(feature: FeatureScale | Crippled) -> ProbedFeature:
     )
 
 
-def _readout(learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int) -> Readout:
+def _readout(learnt: _Steps, stop: _Steps, training: _Steps, seed: int) -> Readout:
     """Fit the network by weighted least squares, on normalised contexts and features, with early stopping."""
-    mean, spread = fitted.contexts.mean(0), fitted.contexts.std(0)
+    mean, spread = training.contexts.mean(0), training.contexts.std(0)
     # A nearly constant coordinate is float32 rounding: amplified, it would differ between versions of onnxruntime.
     spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max()), 1e-6))
-    middle, scale = fitted.places.mean(0), np.maximum(fitted.places.std(0), 1e-6)
+    middle, scale = training.places.mean(0), np.maximum(training.places.std(0), 1e-6)
 
     def tensors(steps: _Steps) -> tuple[torch.Tensor, ...]:
         arrays = ((steps.contexts - mean) / spread, (steps.places - middle) / scale, steps.weights)
@@ -276,7 +276,7 @@ def _readout(learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int) -> Readout
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(len(mean), UNITS), nn.Tanh(), nn.Linear(UNITS, len(middle)))
     optimizer = torch.optim.AdamW(network.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    (x, y, weight), (judged, truth, counts) = tensors(learnt), tensors(stop)
+    (x, y, weight), (inputs, truth, counts) = tensors(learnt), tensors(stop)
     rng, best, weights, worse = torch.Generator().manual_seed(seed), np.inf, network.state_dict(), 0
     for update in range(UPDATES):
         rows = torch.multinomial(weight, BATCH, replacement=True, generator=rng)
@@ -284,7 +284,7 @@ def _readout(learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int) -> Readout
         descend(optimizer, loss)
         if (update + 1) % REPORT_EVERY == 0:
             with torch.no_grad():
-                error = float((((network(judged) - truth) ** 2).mean(1) * counts).sum() / counts.sum())
+                error = float((((network(inputs) - truth) ** 2).mean(1) * counts).sum() / counts.sum())
             better = error < best
             worse = 0 if better else worse + 1
             if better:

@@ -65,7 +65,7 @@ EPISODES_PER_TASK = 12
 STEPS_PER_SET = 60_000
 """Steps to play in each set if the measure is the return, in at least `FEWEST_PER_SET` episodes."""
 FEWEST_PER_SET = 20
-CHANGED = 20
+CHANGED_EPISODES = 20
 """Number of starts of a change."""
 LONG = 200
 """Length of an episode [steps] above which a change has half as many starts."""
@@ -220,7 +220,7 @@ class _Measurement:
             change = usual_change(spec, [len(episode.contexts) for episode in self.parts.played])
         else:
             change = DynamicsChange.parse(self.plan.change, spec.tasks, spec.episode_steps)
-        starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
+        starts = CHANGED_EPISODES // 2 if spec.episode_steps > LONG else CHANGED_EPISODES
         on_round = self._progress("changing the dynamics", starts)
         key = {**self.key, "change": str(change), "starts": starts}
         self.parts.change = self.store.part(

@@ -173,9 +173,9 @@ def merged(subjects: Sequence[Subject]) -> list[Subject]:
     runs = [subject for subject in subjects if subject.model is None]
     joined: list[Subject] = []
     for model in models:
-        trained = next((run for run in runs if model.with_run(run) is not None), None)
-        joined.append(model if trained is None else model.with_run(trained) or model)
-        runs = [run for run in runs if run is not trained]
+        match = next((run for run in runs if model.with_run(run) is not None), None)
+        joined.append(model if match is None else model.with_run(match) or model)
+        runs = [run for run in runs if run is not match]
     return joined + runs
 
 

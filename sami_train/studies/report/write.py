@@ -165,7 +165,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
     listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
     git = git_state()
-    used = versions() | {name: number for name in FIGURE_PACKAGES if (number := installed_version(name)) is not None}
+    tools = versions() | {name: number for name in FIGURE_PACKAGES if (number := installed_version(name)) is not None}
     spent_by_part = {name: sum(p.seconds.get(name, 0.0) for p in parts) for p in parts for name in p.seconds}
     return Head(
         title=title,
@@ -176,7 +176,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
             "command": shlex.join(command),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
-            "versions": ", ".join(f"{name} {number}" for name, number in used.items()),
+            "versions": ", ".join(f"{name} {number}" for name, number in tools.items()),
             "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {cost:.1f} s" for name, cost in spent_by_part.items()),
         },
         files=files,

@@ -401,5 +401,5 @@ def usable_gpus() -> tuple[str, ...]:
     import torch
 
     count = torch.cuda.device_count()
-    named = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
-    return tuple(named[:count]) if named else tuple(str(number) for number in range(count))
+    gpus = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
+    return tuple(gpus[:count]) if gpus else tuple(str(number) for number in range(count))

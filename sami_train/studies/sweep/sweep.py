@@ -169,17 +169,17 @@ class Sweep:
         with self.locked(), on_stop_signals(lambda number, frame: stop_signals.append(number)):
             description = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
             write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
-            waiting = [row for row in self.rows if row.state != "done"]
-            for row in waiting:
+            queue = [row for row in self.rows if row.state != "done"]
+            for row in queue:
                 owner = holder(self.logs(row.cell) / "lock")
                 row.state, row.reason = "waiting", f"waits for {owner}, left by an earlier sweep" if owner else ""
             # Cells that a killed sweep left running come first: they use the machine anyway, and new jobs await them.
-            waiting.sort(key=lambda row: not row.reason)
+            queue.sort(key=lambda row: not row.reason)
             running: dict[str, tuple[CellRow, Job]] = {}
             stop_by = float("inf")
-            while running or (waiting and not stop_signals):
-                while waiting and len(running) < engine.jobs and not stop_signals:
-                    row = waiting.pop(0)
+            while running or (queue and not stop_signals):
+                while queue and len(running) < engine.jobs and not stop_signals:
+                    row = queue.pop(0)
                     job = self._submit(row, engine)
                     if job is not None:
                         running[row.cell.name] = row, job
@@ -196,7 +196,7 @@ class Sweep:
                         del running[name]
                         self._settle(row, job, look, stopping=bool(stop_signals))
                         if row.state == "waiting":
-                            waiting.append(row)
+                            queue.append(row)
                     else:
                         previous = row.state
                         self._look(row, look.state)

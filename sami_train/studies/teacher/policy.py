@@ -93,9 +93,9 @@ class PrivilegedPolicy(ActorCriticPolicy):
         arguments: arguments of the base class.
     """
 
-    def __init__(self, *arguments: Any, units: int = 128, blind: bool = False, **named: Any) -> None:
+    def __init__(self, *arguments: Any, units: int = 128, blind: bool = False, **options: Any) -> None:
         self._units, self._blind = units, blind
-        super().__init__(*arguments, **{"features_extractor_class": Inputs, **named})
+        super().__init__(*arguments, **{"features_extractor_class": Inputs, **options})
 
     def _build_mlp_extractor(self) -> None:
         assert isinstance(self.observation_space, spaces.Dict)

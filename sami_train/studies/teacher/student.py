@@ -147,11 +147,11 @@ def distil(
                         file.write(json.dumps(line) + "\n")
                     if on_chunk is not None:
                         on_chunk(line)
-        done = agent.num_timesteps >= steps
+        is_complete = agent.num_timesteps >= steps
         run.update(seconds=time.perf_counter() - start_time, steps=agent.num_timesteps, updates=agent._n_updates)
         run.evaluation.unlink(missing_ok=True)
         run.finish(agent)
-        run.update(state="finished" if done else "stopped")
+        run.update(state="finished" if is_complete else "stopped")
     return agent
 
 
@@ -194,9 +194,9 @@ class _Lesson:
         policy, before = self.policy, tuple(part.clone() for part in self.state)
         steps: list[list[Tensor]] = []
         for _ in range(CHUNK):
-            hidden, counted = self.batch.privileged(), (~self.over).astype(np.float32)
+            hidden, weight = self.batch.privileged(), (~self.over).astype(np.float32)
             label = self.teacher.act(self.observation, hidden).astype(np.float32)
-            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, hidden)])
+            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, weight, hidden)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
             acted = np.where(self.teacher_acts[:, None], label, action.numpy())

@@ -139,7 +139,7 @@ def train_teacher(
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
         seconds = _restore(folder, config, model)
-        vector.changed = changed_share(config, model.num_timesteps)  # the first episodes begin before the first rollout
+        vector.share = changed_share(config, model.num_timesteps)  # the first episodes begin before the first rollout
         keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
         with on_stop_signals(keeper.ask_to_stop):
             model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)

@@ -93,7 +93,7 @@ class BatchVecEnv(VecEnv):
     """
 
     def __init__(self, batch: TrainingBatch, spec: EnvironmentSpec, seed: int) -> None:
-        self.changed = 1.0
+        self.share = 1.0
         """Fraction of new episodes in a training task; the others are in the nominal task."""
         self._nominal, self._rng = nominal_task(spec), np.random.default_rng(seed)
         self.batch, self._first_seed = batch, seed
@@ -144,7 +144,7 @@ class BatchVecEnv(VecEnv):
 
     def _draw_tasks(self, rng: np.random.Generator, count: int) -> list[Task | None]:
         """Return the tasks of new episodes: the nominal one, or None for a training task that the batch draws."""
-        return [None if draw < self.changed else self._nominal for draw in rng.random(count)]
+        return [None if draw < self.share else self._nominal for draw in rng.random(count)]
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {"observation": self.batch.observations(), "privileged": self.batch.privileged()}

@@ -192,8 +192,8 @@ def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted,
 
     def differing(data, recipe, *arguments):
         angles, *signals = recipe.signals
-        changed = angles.model_copy(update={field: for_each(getattr(angles, field), 2) * np.float32(1 + 1e-4)})
-        return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *arguments)
+        signal = angles.model_copy(update={field: for_each(getattr(angles, field), 2) * np.float32(1 + 1e-4)})
+        return write(data, recipe.model_copy(update={"signals": (signal, *signals)}), *arguments)
 
     monkeypatch.setattr(module, "wrapped_model", differing)
     monkeypatch.setattr(module, "PARITY_STEPS", 500)  # as outside of tests
@@ -214,8 +214,8 @@ def test_a_batch_of_episodes_answers_as_each_alone(adopted):
     artifact = adopted(foreign.recurrent(), foreign.document(state=foreign.STATES))
     values = observations(3)
     batch = Session(artifact, batch=3)
-    alone = [Session(artifact) for _ in values]
+    sessions = [Session(artifact) for _ in values]
     for _ in range(3):
         actions = batch.step({name: value.T for name, value in observation_of(values.T).items()}).action
-        for row, session in enumerate(alone):
+        for row, session in enumerate(sessions):
             np.testing.assert_allclose(actions[row], session.step(observation_of(values[row])).action, atol=1e-6)

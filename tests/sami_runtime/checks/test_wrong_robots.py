@@ -82,7 +82,7 @@ def test_the_honest_robot_keeps_every_law(check):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "element", "why"),
+    ("wrong", "element", "reason"),
     [
         # The arm's own frame: panda-gym's base stands at x = -0.6.
         (
@@ -104,13 +104,13 @@ def test_the_honest_robot_keeps_every_law(check):
     ],
 )
 def test_numbers_that_training_never_saw_are_told_with_what_it_saw_and_what_is_probably_wrong(
-    check, wrong, element, why
+    check, wrong, element, reason
 ):
     fault = broken(check(see=wrong))[FRAME]
     assert f" gave {element}" in fault
     assert "and training saw " in fault
     assert "deviations beyond" in fault
-    assert why in fault
+    assert reason in fault
 
 
 def test_ten_millimetres_of_calibration_and_a_goal_a_little_off_are_honest(check):

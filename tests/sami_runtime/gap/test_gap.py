@@ -83,8 +83,8 @@ def test_noise_is_white_with_the_given_deviation_and_touches_nothing_else():
     np.testing.assert_allclose(error.std(0), [0.1, 0.1, 0.2, 0.2], rtol=0.03)
     np.testing.assert_allclose(error.mean(0), 0.0, atol=0.005)
     assert abs(np.corrcoef(error[1:, 0], error[:-1, 0])[0, 1]) < 0.03
-    alone, _ = observed(gap_of(noise={"position": 0.1}))
-    assert alone[:, 2:].tobytes() == TRUTH[:, 2:].tobytes()
+    noisy, _ = observed(gap_of(noise={"position": 0.1}))
+    assert noisy[:, 2:].tobytes() == TRUTH[:, 2:].tobytes()
 
 
 def test_quantisation_rounds_to_the_nearest_step_and_twice_is_as_once():

@@ -51,8 +51,8 @@ def test_a_flipped_byte_in_the_weights_is_refused(make, policy):
 def test_every_cut_is_refused_with_a_message_of_ours(make, policy):
     data = make.write(policy).read_bytes()
     path = make.folder / "cut.onnx"
-    for cut in range(0, len(data), 3):
-        path.write_bytes(data[:cut])
+    for size in range(0, len(data), 3):
+        path.write_bytes(data[:size])
         with pytest.raises((ArtifactError, ContractError), match=r"again|carries no"):
             read_artifact(path)
 

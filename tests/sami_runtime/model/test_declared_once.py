@@ -152,8 +152,8 @@ def test_a_loop_records_it_and_a_replay_compares_it_to_the_last_bit(path, tmp_pa
         assert step.record.extra["estimate"].tobytes() == record.extra["estimate"].tobytes()
     assert replay(recording, Session.load(path)).same
     steps = list(recording.steps)
-    changed = dataclasses.replace(steps[3].record, extra={"estimate": steps[3].record.extra["estimate"] + 1.0})
-    steps[3] = steps[3]._replace(record=changed)
+    forgery = dataclasses.replace(steps[3].record, extra={"estimate": steps[3].record.extra["estimate"] + 1.0})
+    steps[3] = steps[3]._replace(record=forgery)
     comparison = replay(dataclasses.replace(recording, steps=tuple(steps)), Session.load(path))
     assert (comparison.differing, list(comparison.largest)) == (1, ["estimate x", "estimate y"])
 

@@ -42,10 +42,10 @@ def test_no_bit_of_a_file_or_its_signature_can_be_changed(signed, keys):
     data, sidecar = signed.read_bytes(), signature_of(signed)
     draw, whole = np.random.default_rng(0), sidecar.read_bytes()
     for at in draw.integers(0, len(data), 50):
-        changed = bytearray(data)
-        changed[at] ^= 1 << draw.integers(8)
+        content = bytearray(data)
+        content[at] ^= 1 << draw.integers(8)
         with pytest.raises(ArtifactError, match="is not the file that Ada, lab 3"):
-            require_signed(signed, bytes(changed), keys)
+            require_signed(signed, bytes(content), keys)
     document = json.loads(whole)
     for field in ("key", "signature"):
         for at in range(0, len(document[field]), 7):

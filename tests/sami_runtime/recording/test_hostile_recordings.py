@@ -159,9 +159,9 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
     writers.append(lambda message, _: read_log([message.path]))
     parts = ("observation", "action", "executed", "context", "info", "telemetry", "times", "extra", "age", "limited_by")
     for number in range(220):
-        changed = [json.loads(json.dumps(message)) for message in messages] * int(draw.integers(0, 3))
-        for _ in range(draw.integers(1, 3) if changed else 0):
-            tick, part = changed[draw.integers(len(changed))], parts[draw.integers(len(parts))]
+        ticks = [json.loads(json.dumps(message)) for message in messages] * int(draw.integers(0, 3))
+        for _ in range(draw.integers(1, 3) if ticks else 0):
+            tick, part = ticks[draw.integers(len(ticks))], parts[draw.integers(len(parts))]
             value = tick.get(part)
             if isinstance(value, dict) and value and draw.random() < 0.7:
                 name = [*value, "reward", "task"][draw.integers(len(value) + 2)]
@@ -170,7 +170,7 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
                 tick[part] = hostile(value, draw)
         report = mutated(about, draw) if draw.random() < 0.3 else about
         try:
-            result = read_recording(write(tmp_path / "hostile.mcap", report, changed))
+            result = read_recording(write(tmp_path / "hostile.mcap", report, ticks))
         except RecordingError:
             continue
         count += 1

@@ -251,7 +251,7 @@ def test_any_error_of_the_thread_ends_the_run_with_one_line_and_a_stopped_robot(
         episodes()
     assert not run.recorded
     assert adapter.stops
-    assert run._recorder._chunks._waiting.empty()
+    assert run._recorder._chunks._queue.empty()
 
 
 def test_a_tick_that_cannot_be_encoded_ends_the_recording_and_not_in_silence(session, arm, path):
@@ -344,13 +344,13 @@ def test_cut_off_anywhere_it_gives_every_chunk_that_is_whole(session, arm, path,
     monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)  # a chunk each tick
     record(path, session, arm(), episodes=3)
     data, whole, places = path.read_bytes(), read_recording(path), chunks(path)
-    cut, counts = tmp_path / "cut.mcap", []
+    partial, counts = tmp_path / "cut.mcap", []
     for size in range(places[0][0], len(data), 997):
-        cut.write_bytes(data[:size])
-        part = read_recording(cut)
+        partial.write_bytes(data[:size])
+        part = read_recording(partial)
         counts.append(len(part.steps))
-        ended = [at for at, (_, end) in enumerate(places) if end <= size]
-        assert len(part.steps) == len(ended)
+        whole_chunks = [at for at, (_, end) in enumerate(places) if end <= size]
+        assert len(part.steps) == len(whole_chunks)
         assert part.steps[-1:] == () or part.steps[-1].record.state == whole.steps[len(part.steps) - 1].record.state
         assert replay(part, session).same
     assert counts == sorted(counts)

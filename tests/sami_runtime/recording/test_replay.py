@@ -196,7 +196,7 @@ def test_a_readout_that_only_one_of_them_has_is_not_compared_and_said(recorded, 
     """A probe that was added later changes no action: older recordings replay as they were."""
     session = Session.load(make.write(make.recurrent()))
     readout = session.contract.action.model_copy(update={"name": "probe_mass"})
-    changed = session.contract.model_copy(update={"extra_outputs": (readout,)})
-    later = dataclasses.replace(recorded, contract=changed)
+    contract = session.contract.model_copy(update={"extra_outputs": (readout,)})
+    later = dataclasses.replace(recorded, contract=contract)
     assert replay(later, session).same
     assert "not compared, because the recording or the model lacks it: probe_mass" in conditions(later, session)

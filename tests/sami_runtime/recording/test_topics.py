@@ -21,10 +21,10 @@ def topics(make, tmp_path):
     plain = make.contract_of(make.recurrent())
 
     def topics_of(*signals, moves=None):
-        changed = {"observation": signals}
+        update = {"observation": signals}
         if moves:
-            changed["action"] = signal("speeds", "rad/s", moves)
-        return Topics(Silent(), plain.model_copy(update=changed))
+            update["action"] = signal("speeds", "rad/s", moves)
+        return Topics(Silent(), plain.model_copy(update=update))
 
     return topics_of
 

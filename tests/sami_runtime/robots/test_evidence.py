@@ -98,9 +98,9 @@ def test_each_line_that_is_changed_removed_moved_or_repeated_breaks_the_chain_th
     rng = np.random.default_rng(0)
     for at, line in enumerate(whole[:-1]):
         place = int(rng.integers(len(line) - 1))
-        changed = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+        edit = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
         for wrong in (
-            [*whole[:at], changed, *whole[at + 1 :]],
+            [*whole[:at], edit, *whole[at + 1 :]],
             [*whole[:at], *whole[at + 1 :]],
             [*whole[:at], whole[at + 1], line, *whole[at + 2 :]],
             [*whole[:at], line, line, *whole[at + 1 :]],
@@ -303,8 +303,8 @@ def test_a_line_of_a_stranger_that_no_log_has_is_where_the_log_breaks(tmp_path, 
 def test_no_text_of_a_stranger_is_a_line_of_the_summary_or_obeyed_by_a_terminal(tmp_path):
     forged = "x\x1b[2J\nsigned by the maker"
     facts = {"user": forged, "model": {"name": forged, "sha256": forged}}
-    trip, ended = {"kind": "trip", "step": 1, "reason": forged}, {"kind": "ended", "ended": forged}
-    check = sealed(tmp_path / "log.jsonl", {"kind": "begin", **facts}, trip, ended, {"kind": "end", "error": forged})
+    trip, ending = {"kind": "trip", "step": 1, "reason": forged}, {"kind": "ended", "ended": forged}
+    check = sealed(tmp_path / "log.jsonl", {"kind": "begin", **facts}, trip, ending, {"kind": "end", "error": forged})
     assert check.complete
     assert all(line.isprintable() and not line.startswith("signed by") for line in str(check).split("\n"))
 

@@ -66,18 +66,18 @@ def scaled(names, factor):
 
 
 def test_an_arm_in_degrees_acts_at_none_of_40_ticks_and_is_stopped():
-    acted, why = run("ant-satesac", scaled({"joint_angles"}, 180 / np.pi))
+    acted, reason = run("ant-satesac", scaled({"joint_angles"}, 180 / np.pi))
     assert acted == 0
-    assert "ranges: joint_angles." in why
-    assert "training saw" in why
-    assert "probably degrees: divide joint_angles by 57.3 (unguarded = ['ranges'])" in why
+    assert "ranges: joint_angles." in reason
+    assert "training saw" in reason
+    assert "probably degrees: divide joint_angles by 57.3 (unguarded = ['ranges'])" in reason
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(100, "cm"), (1000, "mm")])
 def test_a_hand_in_another_unit_acts_at_none_of_40_ticks(factor, unit):
-    acted, why = run("panda-satesac", scaled({"ee_position"}, factor))
+    acted, reason = run("panda-satesac", scaled({"ee_position"}, factor))
     assert acted == 0
-    assert f"probably {unit}: divide ee_position by {factor}" in why
+    assert f"probably {unit}: divide ee_position by {factor}" in reason
 
 
 def test_an_honest_robot_acts_and_so_does_one_whose_guard_is_turned_off():
@@ -102,16 +102,16 @@ def test_margins_are_wider_once_the_policy_acts_and_an_angle_may_turn():
     begin = {name: np.float32(spread.mean) for name, spread in contract.training_ranges.begin.items()}
     watch = Watch(Limits(), contract, guards=GUARDS)
 
-    def judged(**changes):
+    def verdict(**changes):
         return watch.judge(Observation(begin | {name: np.float32([v]) for name, v in changes.items()}, 0.0), None)
 
-    assert "torso_pitch.pitch is 20 rad" in judged(torso_pitch=20).reason
-    assert "torso_pitch.pitch is 20 rad" in judged(torso_pitch=20).reason, "until one passes"
-    assert judged() is None
-    assert judged(torso_pitch=20) is None
-    assert judged(torso_height=3.0) is None
-    assert judged(torso_height=30.0).then == "hold"
-    assert judged(torso_height=np.nan) is None, "what is not finite the policy refuses"
+    assert "torso_pitch.pitch is 20 rad" in verdict(torso_pitch=20).reason
+    assert "torso_pitch.pitch is 20 rad" in verdict(torso_pitch=20).reason, "until one passes"
+    assert verdict() is None
+    assert verdict(torso_pitch=20) is None
+    assert verdict(torso_height=3.0) is None
+    assert verdict(torso_height=30.0).then == "hold"
+    assert verdict(torso_height=np.nan) is None, "what is not finite the policy refuses"
 
 
 def ranges_of(contract, rng, repeats):

@@ -26,11 +26,11 @@ def session(make):
 
 
 def test_a_countdown_begins_when_a_settled_context_leaves_and_ends_when_it_settles_again():
-    countdown, counted = Countdown(), []
+    countdown, counts = Countdown(), []
     for reading in (Reading(0, 0.0, Phase.IDENTIFYING), SETTLED, LEFT, LEFT, LEFT, SETTLED, LEFT):
         countdown.update(reading)
-        counted.append(countdown.steps)
-    assert counted == [None, None, 0, 1, 2, None, 0]
+        counts.append(countdown.steps)
+    assert counts == [None, None, 0, 1, 2, None, 0]
 
 
 def test_an_unknown_world_starts_it_too_though_nothing_had_settled():

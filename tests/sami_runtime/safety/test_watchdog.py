@@ -335,7 +335,7 @@ def sockets_of(pid):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         (
             "my_arm:refused",
@@ -349,9 +349,9 @@ def sockets_of(pid):
         ("my_arm:slow", r"my_arm:slow\(\) did not return within 0\.5 s"),
     ],
 )
-def test_what_cannot_stop_the_robot_is_refused_before_anything_moves(stops, monkeypatch, name, why):
+def test_what_cannot_stop_the_robot_is_refused_before_anything_moves(stops, monkeypatch, name, reason):
     monkeypatch.setattr(module, "START_S", 0.5 if name == "my_arm:slow" else 30.0)
-    with pytest.raises(AdapterError, match="could not stop the robot, so nothing was moved: " + why):
+    with pytest.raises(AdapterError, match="could not stop the robot, so nothing was moved: " + reason):
         Watchdog(name, WITHIN).__enter__()
 
 
@@ -418,8 +418,8 @@ def hosted(stops, within_s, ends):
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "ctypes.string_at(0)", "os._exit(0)", "os.abort()"])
 def test_the_end_of_the_process_stops_the_robot_at_once_and_ends_the_watchdog(stops, end):
-    ended, message = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
-    assert -0.1 < stops.wait() - ended < 1.0, "it does not wait for the beat that will not come"
+    end_time, message = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
+    assert -0.1 < stops.wait() - end_time < 1.0, "it does not wait for the beat that will not come"
     assert len(stops.times) > 1, "a message may be lost"
     assert len(re.findall(rf"the watchdog lost the loop's process, and {BY}", message)) == 1, message
 

@@ -184,19 +184,19 @@ def ticks(session):
     threads = []
 
     def start(robot, **options):
-        run, ended = Run(session, robot, robot.clock, **options), []
+        run, reports = Run(session, robot, robot.clock, **options), []
 
         def drive():
             try:
                 with run:
-                    ended.append(run.episode(max_steps=10_000))
+                    reports.append(run.episode(max_steps=10_000))
             except SamiError as error:
-                ended.append(error)
+                reports.append(error)
 
         thread = threading.Thread(target=drive)
         thread.start()
         threads.append((robot, thread))
-        return run, thread, ended
+        return run, thread, reports
 
     yield start
     for robot, thread in threads:
@@ -208,7 +208,7 @@ def ticks(session):
 def test_a_stop_reaches_a_robot_whose_driver_is_blocked(ticks, blocking, method):
     robot = blocking(method)
     by_itself = ByItself(robot)
-    run, thread, ended = ticks(robot)
+    run, thread, reports = ticks(robot)
     assert robot.blocked.wait(10)
     start = time.monotonic()
     run.stop("too hot", within_s=0.2)
@@ -217,7 +217,7 @@ def test_a_stop_reaches_a_robot_whose_driver_is_blocked(ticks, blocking, method)
     writes = robot.writes
     robot.free.set()
     thread.join(10)
-    assert "too hot. The robot is stopped" in str(ended[0])
+    assert "too hot. The robot is stopped" in str(reports[0])
     assert (robot.writes, robot.stops) == (writes + (method == "write"), 1)
 
 
@@ -226,7 +226,7 @@ def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(tick
     """It may send its command while it hangs."""
     robot = blocking("write")
     by_itself = ByItself(robot, works)
-    run, thread, ended = ticks(robot)
+    run, thread, reports = ticks(robot)
     assert robot.blocked.wait(10)
     with nullcontext() if works else pytest.raises(AdapterError, match="no route"):
         run.stop("too hot", within_s=0.05)
@@ -236,7 +236,7 @@ def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(tick
         time.sleep(0.01)
     robot.free.set()
     thread.join(10)
-    assert "too hot" in str(ended[0])
+    assert "too hot" in str(reports[0])
     time.sleep(0.1)
     count = by_itself.emergency_stops
     time.sleep(0.15)
@@ -261,13 +261,13 @@ def test_a_stop_reaches_the_robot_also_where_no_thread_can_be_started(ticks, blo
 def test_a_loop_that_can_stop_the_robot_does_so_itself(ticks, blocking):
     robot = blocking()
     by_itself = ByItself(robot)
-    run, thread, ended = ticks(robot)
+    run, thread, reports = ticks(robot)
     while robot.writes < 3:
         time.sleep(0.005)
     run.stop("enough", within_s=10.0)
     assert (robot.stops, by_itself.emergency_stops) == (1, 0)
     thread.join(10)
-    assert "enough" in str(ended[0])
+    assert "enough" in str(reports[0])
     run.stop("once more")  # while nothing runs it latches the gate, which it already is
     assert (robot.stops, by_itself.emergency_stops) == (1, 0)
 
@@ -294,13 +294,13 @@ def test_the_watchdog_reaches_it_where_the_adapter_cannot(ticks, blocking, stops
     robot = blocking("read")
     ByItself(robot, works=False)
     with Watchdog(NAME, 60.0) as dog:
-        run, thread, ended = ticks(robot, watchdog=dog)
+        run, thread, reports = ticks(robot, watchdog=dog)
         assert robot.blocked.wait(10)
         run.stop("too hot", within_s=0.1)
         assert stops.times
         robot.free.set()
         thread.join(10)
-        assert "too hot" in str(ended[0])
+        assert "too hot" in str(reports[0])
 
 
 def test_what_wraps_an_adapter_passes_its_emergency_stop_on(blocking):

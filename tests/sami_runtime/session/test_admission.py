@@ -72,10 +72,10 @@ def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path
     shipped, link = shipped_models()["panda-satesac"], tmp_path / "link.onnx"
     link.symlink_to(path)
 
-    def read_and_turn(named):
-        data = read_bytes(named)
-        named.unlink()
-        named.symlink_to(shipped)
+    def read_and_turn(path):
+        data = read_bytes(path)
+        path.unlink()
+        path.symlink_to(shipped)
         return data
 
     monkeypatch.setattr("sami_runtime.session.admission.read_bytes", read_and_turn)

@@ -120,8 +120,8 @@ def test_rows_of_a_batch_have_ages_and_held_periods_of_their_own(path):
             single[row].elapse()
         answer = pair.step(observation, ages)
         for row, session in enumerate(single):
-            alone = session.step({name: value[row] for name, value in observation.items()}, float(ages[row]))
-            assert answer.action[row].tobytes() == alone.action.tobytes()
+            row_step = session.step({name: value[row] for name, value in observation.items()}, float(ages[row]))
+            assert answer.action[row].tobytes() == row_step.action.tobytes()
 
 
 @pytest.mark.parametrize("age", [3.1, -0.1, np.nan, {"position": 0.0, "velocity": 4.0}])

@@ -45,10 +45,10 @@ def test_a_policy_that_cannot_answer_every_number_comes_through(make):
     rehearse(read_artifact(make.write(make.table())))  # onnxruntime fails for goals that name no row
 
 
-@pytest.mark.parametrize("ended", ["SIGFPE", "SIGSEGV", "SIGABRT", "SIGKILL"])
-def test_a_file_that_ends_the_process_is_refused_and_this_one_goes_on(path, monkeypatch, ended):
-    monkeypatch.setattr(child, "BOOT", f"{CHILD}import os, signal; os.kill(os.getpid(), signal.{ended})")
-    with pytest.raises(ArtifactError, match=f"was ended by {ended}, and so would the process that drives"):
+@pytest.mark.parametrize("signal_name", ["SIGFPE", "SIGSEGV", "SIGABRT", "SIGKILL"])
+def test_a_file_that_ends_the_process_is_refused_and_this_one_goes_on(path, monkeypatch, signal_name):
+    monkeypatch.setattr(child, "BOOT", f"{CHILD}import os, signal; os.kill(os.getpid(), signal.{signal_name})")
+    with pytest.raises(ArtifactError, match=f"was ended by {signal_name}, and so would the process that drives"):
         rehearse(read_artifact(path))
 
 

@@ -70,9 +70,9 @@ def test_the_previous_action_is_the_one_that_was_executed_after_every_limit(path
 
 
 def test_warm_up_leaves_no_trace_in_the_first_live_step(path, arm, same):
-    used = Session.load(path)
-    run_episode(used, arm(), seed=9)
-    runs = [Run(Session.load(path), arm()), Run(used, arm())]
+    session = Session.load(path)
+    run_episode(session, arm(), seed=9)
+    runs = [Run(Session.load(path), arm()), Run(session, arm())]
     for run in runs:
         require_as_by_hand(run, path, range(10), same)
     assert runs[0].records[0].action.tobytes() == runs[1].records[0].action.tobytes()

@@ -87,9 +87,9 @@ def test_reset_forgets_everything_and_is_idempotent(path, observations):
 
 def test_two_sessions_share_nothing(path, observations):
     session, other = Session.load(path), Session.load(path)
-    alone = play(Session.load(path), observations)
+    expected = play(Session.load(path), observations)
     play(session, observations)
-    np.testing.assert_array_equal(play(other, observations)[0], alone[0])
+    np.testing.assert_array_equal(play(other, observations)[0], expected[0])
 
 
 def test_writing_into_an_answer_does_not_reach_the_next_step(policy, path, observations):
@@ -281,14 +281,14 @@ def test_nothing_can_be_held_before_the_first_step(path):
 def test_a_restored_state_goes_on_bit_equal(path, observations):
     session = Session.load(path)
     play(session, observations, stop=5)
-    saved = session.state
+    state = session.state
     rest = play(session, observations, start=5)
     other = Session.load(path)
-    other.restore(saved)
+    other.restore(state)
     with pytest.raises(SignalError, match="tick 5: observation"):
         other.step({})
     np.testing.assert_array_equal(play(other, observations, start=5)[1], rest[1])
-    session.restore(saved)
+    session.restore(state)
     np.testing.assert_array_equal(play(session, observations, start=5)[1], rest[1])
 
 

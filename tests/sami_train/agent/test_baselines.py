@@ -19,7 +19,7 @@ from sami_train.envs.tasks import Crippled, Feature, TaskError
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.episodes.rollout_workers import SharedWeights
-from sami_train.evaluation.play import _alone, _BatchStage, _play_by
+from sami_train.evaluation.play import _BatchStage, _play_by, _single
 from sami_train.runs.train import make_env
 from tests.making import toy
 from tests.making.networks import small_network
@@ -224,7 +224,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([0, 1])
     rollout.round([2, 3])
     many = Noted(2)
-    returns, *_ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
+    returns, *_ = _play_by(_single(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
     assert single.tasks_given == many.tasks_given == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 

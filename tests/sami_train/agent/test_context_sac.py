@@ -216,11 +216,11 @@ def test_of_the_steps_on_one_draw_the_encoder_takes_the_first_and_the_critics_al
 def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
     trained = agent().learn(300)
     trained.save(tmp_path / "agent.zip")
-    loaded = ContextSAC.load(tmp_path / "agent.zip", device="cpu")
+    copy = ContextSAC.load(tmp_path / "agent.zip", device="cpu")
     a_state = b_state = None
     for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
         a, a_state = trained.predict(observation, a_state, deterministic=True)
-        b, b_state = loaded.predict(observation, b_state, deterministic=True)
+        b, b_state = copy.predict(observation, b_state, deterministic=True)
         assert np.array_equal(a, b)
 
 

@@ -54,10 +54,10 @@ def test_a_contrast_that_taught_nothing_for_long_ends_and_stays_so_when_it_is_lo
 def test_an_agent_whose_contrast_has_ended_draws_no_more_losses(monkeypatch):
     trained = agent(contrast__every=1, contrast__patience=1).learn(200)
     trained.contrast_record.in_vain = 1
-    called = []
-    monkeypatch.setattr(trained.learner.contrast, "loss", lambda *_: called.append(1))
+    calls = []
+    monkeypatch.setattr(trained.learner.contrast, "loss", lambda *_: calls.append(1))
     trained.learn(100, reset_num_timesteps=False)
-    assert not called
+    assert not calls
     assert "contrast/ended" in trained.contrast_record.scalars()
 
 

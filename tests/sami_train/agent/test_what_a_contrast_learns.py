@@ -128,8 +128,8 @@ def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
         assert all((buffer.lengths[where] >= age).all() for where in rest)
         assert set(trajectories.positives[buffer.lengths[trajectories.positives] >= age]) == set(rest.positives)
     assert ages == set(range(1, 10))
-    alone = Trajectories(np.array([0, 2]), np.array([4]))
-    assert any(of_one_age(alone, buffer, RNG(seed)) is None for seed in range(9))
+    few = Trajectories(np.array([0, 2]), np.array([4]))
+    assert any(of_one_age(few, buffer, RNG(seed)) is None for seed in range(9))
 
 
 def test_an_age_is_counted_from_the_start_of_an_episode_also_where_it_is_learned_from_in_windows(monkeypatch):

@@ -90,10 +90,10 @@ def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit
 
 @pytest.mark.parametrize("switch", ALL)
 def test_each_switch_alone_learns_otherwise_with_a_profile_from_the_same_first_episodes(plain, switch):
-    alone = trained(**{switch: ALL[switch]})
-    assert any(name.startswith("actor.") for name in differing(alone, plain))
-    np.testing.assert_array_equal(alone.buffer.observations[0], plain.buffer.observations[0])
-    assert (alone.buffer.true_observations is alone.buffer.observations) == (switch == "critic_actions")
+    switched = trained(**{switch: ALL[switch]})
+    assert any(name.startswith("actor.") for name in differing(switched, plain))
+    np.testing.assert_array_equal(switched.buffer.observations[0], plain.buffer.observations[0])
+    assert (switched.buffer.true_observations is switched.buffer.observations) == (switch == "critic_actions")
 
 
 def test_off_nothing_of_the_truth_is_kept_or_learned(plain):

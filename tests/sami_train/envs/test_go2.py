@@ -182,11 +182,11 @@ def test_a_row_that_begins_anew_disturbs_no_other_and_forgets_its_past():
         batch.step(action)
         undisturbed.step(action)
     fresh = batch.reset(seeds=[8], tasks=[{"delay": 0.04}], rows=[0])
-    alone = Go2Batch(1)
-    np.testing.assert_array_equal(fresh, alone.reset(seeds=[8], tasks=[{"delay": 0.04}]))
+    one_row = Go2Batch(1)
+    np.testing.assert_array_equal(fresh, one_row.reset(seeds=[8], tasks=[{"delay": 0.04}]))
     for action in actions[10:]:
         rows, _ = batch.step(action)
-        np.testing.assert_array_equal(rows[:1], alone.step(action[:1])[0])
+        np.testing.assert_array_equal(rows[:1], one_row.step(action[:1])[0])
         np.testing.assert_array_equal(rows[1:], undisturbed.step(action)[0][1:])
 
 

@@ -87,7 +87,7 @@ def paired(path, steps, between=lambda step, batch, envs: None):
         observation, info = env.reset(seed=row)
         np.testing.assert_array_equal(rows[row], observation)
         assert batch.current_tasks[row] == info["task"]
-    rng, ended, late, unstable = np.random.default_rng(0), 0, 0, 0
+    rng, terminations, late, unstable = np.random.default_rng(0), 0, 0, 0
     for step in range(steps):
         between(step, batch, envs)
         actions = rng.uniform(-1.3, 1.3, (ROWS, 2)).astype(np.float32)
@@ -102,15 +102,15 @@ def paired(path, steps, between=lambda step, batch, envs: None):
             assert batch.unstable[row] == info.get("unstable", False)
             unstable += batch.unstable[row]
             if over[row]:
-                ended, late = ended + bool(terminated), late + (not terminated)
+                terminations, late = terminations + bool(terminated), late + (not terminated)
                 np.testing.assert_array_equal(batch.reset(rows=[row])[0], env.reset()[0])
                 assert batch.current_tasks[row] == env.current_task
-    return ended, late, unstable
+    return terminations, late, unstable
 
 
 def test_rows_go_through_the_episodes_of_single_environments_also_those_that_end_early(file):
-    ended, late, _ = paired(file(), 120)
-    assert ended >= 5
+    terminations, late, _ = paired(file(), 120)
+    assert terminations >= 5
     assert late >= 1
     assert environment(file()).ends_early
 

@@ -66,11 +66,11 @@ def test_each_row_is_the_plain_environment_to_the_bit(name, options):
 
 def test_threads_and_neighbours_change_nothing():
     task = {"mass": 0.4, "damping": 1.5}
-    alone, many = MujocoBatch("walker", 1, threads=1), MujocoBatch("walker", 7, threads=3)
+    one_row, many = MujocoBatch("walker", 1, threads=1), MujocoBatch("walker", 7, threads=3)
     actions = actions_for(many, 50)
-    alone.reset(seeds=[2], tasks=[task])
+    one_row.reset(seeds=[2], tasks=[task])
     many.reset(seeds=range(7), tasks=[None, None, task, *[None] * 4])
-    np.testing.assert_array_equal(unroll(many, actions)[0][:, 2:3], unroll(alone, actions[:, 2:3])[0])
+    np.testing.assert_array_equal(unroll(many, actions)[0][:, 2:3], unroll(one_row, actions[:, 2:3])[0])
 
 
 def test_some_rows_begin_anew_while_the_others_go_on():

@@ -69,22 +69,22 @@ def test_a_scripted_lift_works_in_both(name):
 def test_an_episode_in_both_is_that_of_the_engine_that_was_drawn():
     pytest.importorskip("panda_gym")
     engines = {"pybullet": make(environment("panda")), "mujoco": make(environment("panda-mujoco"))}
-    both = make(environment("panda-both"))
+    env = make(environment("panda-both"))
     names = set()
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 4)).astype(np.float32)
     for seed in range(6):
-        observation, info = both.reset(seed=seed)
+        observation, info = env.reset(seed=seed)
         names.add(info["engine"])
         engine = engines[info["engine"]]
         np.testing.assert_array_equal(flatten(engine.reset(seed=seed)[0]), flatten(observation))
         for action in actions:
-            observation, *_, report = both.step(action)
+            observation, *_, report = env.step(action)
             np.testing.assert_array_equal(flatten(engine.step(action)[0]), flatten(observation))
             assert report["engine"] == info["engine"]
     assert names == set(ENGINES)
-    assert both.reset(options={"engine": "mujoco", "task": {"mass": 5.0, "friction": 1.0}})[1]["engine"] == "mujoco"
-    assert both.unwrapped.now.model.body("cube").mass == 5.0
-    for instance in (both, *engines.values()):
+    assert env.reset(options={"engine": "mujoco", "task": {"mass": 5.0, "friction": 1.0}})[1]["engine"] == "mujoco"
+    assert env.unwrapped.now.model.body("cube").mass == 5.0
+    for instance in (env, *engines.values()):
         instance.close()
 
 

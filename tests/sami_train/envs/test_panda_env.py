@@ -123,10 +123,10 @@ def test_nothing_of_a_world_outlives_a_reset():
             over = over or len(observations) > 50
         return np.stack(observations)
 
-    used, fresh = make().unwrapped, make().unwrapped
-    pushing(used, 32)
-    assert np.array_equal(pushing(used, 33), pushing(fresh, 33))
-    used.close()
+    world, fresh = make().unwrapped, make().unwrapped
+    pushing(world, 32)
+    assert np.array_equal(pushing(world, 33), pushing(fresh, 33))
+    world.close()
     fresh.close()
 
 

@@ -197,11 +197,11 @@ def test_a_cube_falls_as_it_must(env):
 
 def test_the_goal_ends_an_episode_and_pays(env):
     env.reset(seed=0, options={"task": MIDDLE})
-    _, reward, ended, _, info = env.unwrapped.step(np.zeros(4, np.float32))
-    assert (reward, ended, info["is_success"]) == (-1.0, False, False)
+    _, reward, terminated, _, info = env.unwrapped.step(np.zeros(4, np.float32))
+    assert (reward, terminated, info["is_success"]) == (-1.0, False, False)
     env.unwrapped.goal[:] = env.unwrapped.data.body("cube").xpos
-    _, reward, ended, _, info = env.unwrapped.step(np.zeros(4, np.float32))
-    assert (reward, ended, info["is_success"], info["skill"]) == (0.0, True, True, "other")
+    _, reward, terminated, _, info = env.unwrapped.step(np.zeros(4, np.float32))
+    assert (reward, terminated, info["is_success"], info["skill"]) == (0.0, True, True, "other")
 
 
 def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
@@ -212,8 +212,8 @@ def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
         assert reward == pytest.approx(-float(np.linalg.norm(difference)))
         column = env.unwrapped.model.joint("cube").qposadr[0]
         env.unwrapped.data.qpos[column : column + 3] = (0.6, 0.0, -0.1)
-        _, _, ended, _, info = env.step(np.zeros(4, np.float32))
-        assert ended
+        _, _, terminated, _, info = env.step(np.zeros(4, np.float32))
+        assert terminated
         assert info["fallen"]
 
 

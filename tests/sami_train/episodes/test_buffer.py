@@ -111,13 +111,13 @@ def test_a_return_of_several_steps_is_the_sum_that_a_loop_over_them_gives_and_en
         episode, goal = episodes[row], observation[GOAL.desired]
         is_own = np.array_equal(goal, episode.observations[0, GOAL.desired])
         relabelled += not is_own
-        expected, k, ended = 0.0, 0, False
-        while k < steps and step + k < len(episode) and not ended:
+        expected, k, is_over = 0.0, 0, False
+        while k < steps and step + k < len(episode) and not is_over:
             arrived = bool(GOAL.reached(episode.observations[step + k + 1, GOAL.achieved], goal))
             expected += discount**k * (episode.rewards[step + k] if is_own else -1.0 + arrived)
             k += 1
-            ended = (arrived and not is_own) or (step + k == len(episode) and episode.terminated)
-        assert (span, over) == (k, ended)
+            is_over = (arrived and not is_own) or (step + k == len(episode) and episode.terminated)
+        assert (span, over) == (k, is_over)
         assert value == pytest.approx(expected, abs=1e-6)
         assert np.array_equal(following[7:10], episode.observations[step + k, 7:10])
         assert failure == (step + k == len(episode) and episode.terminated and not episode.success)

@@ -33,13 +33,13 @@ def test_shared_weights_come_out_whole_and_newest():
 
 
 def test_in_step_each_round_is_collected_with_the_newest_weights_after_all_updates():
-    loaded, rounds, newest = [], [], weights(1.0)
+    snapshots, rounds, newest = [], [], weights(1.0)
     rollout = SimpleNamespace(envs=[None] * 3, round=lambda indices, steps: rounds.append((list(indices), steps)))
-    source = InStep(rollout, SimpleNamespace(load=loaded.append), lambda: newest, next_index=4)
+    source = InStep(rollout, SimpleNamespace(load=snapshots.append), lambda: newest, next_index=4)
     source.collect(True, 0)
     newest = weights(2.0)
     source.collect(True, 60)
-    assert [value.arrays["actor.weight_0"][0, 0] for value in loaded] == [1.0, 2.0]
+    assert [value.arrays["actor.weight_0"][0, 0] for value in snapshots] == [1.0, 2.0]
     assert rounds == [([4, 5, 6], 0), ([7, 8, 9], 60)]
     assert source.updates(10_000) == 10_000
 
@@ -51,17 +51,17 @@ def test_beside_rollout_workers_the_learner_looks_for_episodes_after_a_few_updat
 
 def test_a_resumed_run_s_workers_know_its_steps_before_the_learner_first_looks_for_episodes(monkeypatch):
     # Otherwise they collect a warm-up of random actions for as long as the learner makes its overdue updates.
-    started, real = [], mp.get_context("spawn")
+    starts, real = [], mp.get_context("spawn")
     context = SimpleNamespace(**{name: getattr(real, name) for name in ("Lock", "Pipe", "RawArray", "RawValue")})
     context.Process = lambda args, **_: SimpleNamespace(
-        start=lambda: started.append(args[3].value), join=lambda **_: None, is_alive=lambda: False
+        start=lambda: starts.append(args[3].value), join=lambda **_: None, is_alive=lambda: False
     )
     monkeypatch.setattr(rollout_workers, "mp", SimpleNamespace(get_context=lambda _: context))
     config = resolve("fast-cpu", {"method": "sac", "env": "hopper", "collection.workers": 2})
     agent = ContextSAC("ContextPolicy", gym.make("MountainCarContinuous-v0"), config)
     agent.num_timesteps = 20_000
     agent._source().close()
-    assert started == [20_000, 20_000]
+    assert starts == [20_000, 20_000]
 
 
 @pytest.fixture

@@ -96,10 +96,10 @@ def test_a_task_is_the_same_draw_however_it_is_written():
 
 def test_a_profile_costs_as_a_whole_and_by_each_key():
     profile = GapProfile(latency_s=0.04, noise={"cube_position": 0.01}, same_as={"achieved_goal": "cube_position"})
-    whole, *alone = parts_of(profile)
+    whole, *parts = parts_of(profile)
     spec = environment("panda")
     assert whole.point(spec, 1.0)[2] == profile
-    assert {kind.name: kind.point(spec, 1.0)[2].to_dict() for kind in alone} == {
+    assert {kind.name: kind.point(spec, 1.0)[2].to_dict() for kind in parts} == {
         "latency_s alone": {"latency_s": 0.04, "same_as": dict(profile.same_as)},
         "noise alone": {"noise": {"cube_position": 0.01}, "same_as": dict(profile.same_as)},
     }

@@ -66,10 +66,10 @@ def test_with_a_profile_the_same_episodes_are_played(weights):
 def test_with_a_profile_the_simulators_are_given_back(weights, monkeypatch):
     import sami_train.envs.mujoco.env as module
 
-    closed = []
-    monkeypatch.setattr(module.MujocoSkillEnv, "close", lambda env: closed.append(env))
+    envs = []
+    monkeypatch.setattr(module.MujocoSkillEnv, "close", lambda env: envs.append(env))
     evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5))
-    assert len(set(closed)) == 3
+    assert len(set(envs)) == 3
 
 
 @pytest.mark.parametrize(("count", "episodes"), [(25, 100), (16, 100), (240, 100), (7, 3)])

@@ -33,7 +33,7 @@ TINY = {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     agent = train.start(resolve("fast-cpu", TINY), folder, show=False)
     return folder, agent
@@ -77,13 +77,13 @@ def cut(path):
 
 
 @pytest.mark.parametrize("damage", [cut, os.unlink])
-def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finished, stopped, capsys, damage):
+def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finished_run, stopped, capsys, damage):
     newest, before, *_ = stopped.checkpoints()
     damage(newest / "agent.zip")
     agent = train.resume(stopped.path, show=False)
     assert f"{newest}/agent.zip cannot be loaded: " in (message := capsys.readouterr().err)
     assert f"It is set aside; the run resumes at {before.name} steps" in message
-    expected = finished[1].policy.state_dict()
+    expected = finished_run[1].policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
 
 
@@ -103,8 +103,8 @@ def test_where_all_are_damaged_nothing_is_moved_and_each_is_named(stopped):
 
 
 @pytest.mark.parametrize("at", [400, 900])
-def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished, tmp_path, monkeypatch, at):
-    folder, whole = finished
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished_run, tmp_path, monkeypatch, at):
+    folder, whole = finished_run
     with monkeypatch.context() as patch:
         interrupt_at(patch, at)
         stopped = train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
@@ -142,8 +142,8 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path, monkeypatch):
         train.start(resolve("fast-cpu", TINY), run.path, show=False)
 
 
-def test_a_run_folder_tells_what_was_run(finished):
-    folder, agent = finished
+def test_a_run_folder_tells_what_was_run(finished_run):
+    folder, agent = finished_run
     run = RunFolder.open(folder)
     facts = run.facts()
     assert run.config() == agent.config
@@ -157,15 +157,15 @@ def test_a_run_folder_tells_what_was_run(finished):
     assert {"step", "time/seconds", "rollout/success", "success/mass=10 friction=0.1", "train/critic_loss"} <= set(row)
 
 
-def test_only_the_two_newest_checkpoints_keep_their_buffers(finished):
-    checkpoints = sorted((finished[0] / "checkpoints").iterdir(), key=lambda path: int(path.name))
+def test_only_the_two_newest_checkpoints_keep_their_buffers(finished_run):
+    checkpoints = sorted((finished_run[0] / "checkpoints").iterdir(), key=lambda path: int(path.name))
     assert len(checkpoints) > 2
     assert [(path / "buffer.npz").exists() for path in checkpoints] == [False] * (len(checkpoints) - 2) + [True] * 2
     assert all((path / "agent.zip").exists() for path in checkpoints)
 
 
-def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finished):
-    folder, _ = finished
+def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finished_run):
+    folder, _ = finished_run
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(RunError, match="has finished its 900 steps"):
         train.resume(folder, show=False)
@@ -174,7 +174,7 @@ def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finish
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_unfinished_checkpoint_is_as_good_as_none(finished, tmp_path):
+def test_an_unfinished_checkpoint_is_as_good_as_none(finished_run, tmp_path):
     run = RunFolder.create(tmp_path / "run", resolve("fast-cpu", TINY), [])
     (run.path / "checkpoints" / "600.unfinished").mkdir(parents=True)
     assert run.newest_checkpoint() is None
@@ -192,8 +192,8 @@ def test_metrics_are_cut_back_to_the_checkpoint_and_survive_a_torn_line(tmp_path
     assert [row["step"] for row in read_json_lines(path)] == [10]
 
 
-def test_a_run_killed_before_its_agent_was_written_keeps_its_last_line(finished, tmp_path):
-    folder, _ = finished
+def test_a_run_killed_before_its_agent_was_written_keeps_its_last_line(finished_run, tmp_path):
+    folder, _ = finished_run
     run = shutil.copytree(folder, tmp_path / "run")
     for name in ("agent.zip", "weights.safetensors"):
         (run / name).unlink()  # the last checkpoint is there
@@ -225,8 +225,8 @@ def test_progress_names_no_time_left_before_it_is_known(capsys):
     assert "nan" not in capsys.readouterr().out.lower()
 
 
-def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(finished, tmp_path):
-    folder, agent = finished
+def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(finished_run, tmp_path):
+    folder, agent = finished_run
     middle = RunFolder.open(RunFolder(folder).checkpoints()[1])
     early = train.load_agent(middle)
     assert early.num_timesteps < agent.num_timesteps

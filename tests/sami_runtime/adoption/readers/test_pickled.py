@@ -76,7 +76,7 @@ def test_tensors_of_torch_are_those_that_torch_itself_reads():
     torch = pytest.importorskip("torch")
     base = torch.arange(24, dtype=torch.float64).reshape(4, 6)
     layer = torch.nn.Linear(3, 2)
-    saved = {
+    tensors = {
         "whole": base,
         "transposed": base.T,
         "part": base[1:3, 2:],
@@ -88,10 +88,10 @@ def test_tensors_of_torch_are_those_that_torch_itself_reads():
         "optimizer": {"state": {0: {"step": 1}}, "param_groups": [{"lr": 0.1}]},
     }
     stream = io.BytesIO()
-    torch.save(saved, stream)
+    torch.save(tensors, stream)
     tree = torch_tree(stream.getvalue(), "test")
     for name in ("whole", "transposed", "part", "scalar", "parameter", "half", "empty"):
-        np.testing.assert_array_equal(tree[name], saved[name].detach().numpy())
+        np.testing.assert_array_equal(tree[name], tensors[name].detach().numpy())
     assert list(tree["layer"]) == ["weight", "bias"]
     np.testing.assert_array_equal(tree["layer"]["weight"], layer.weight.detach().numpy())
 

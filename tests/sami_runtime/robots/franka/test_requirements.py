@@ -53,7 +53,7 @@ def test_a_robot_in_a_fault_far_from_home_or_with_a_hand_that_was_not_homed_is_r
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changes", "message"),
     [
         ({"robt": "x"}, r"robt: unknown key 'robt'. Did you mean 'robot'\? Valid: camera, "),
         ({"motion": {"jerk": 6000.0}}, "motion.jerk: input should be less than or equal to 5000, and it is 6000"),
@@ -62,9 +62,9 @@ def test_a_robot_in_a_fault_far_from_home_or_with_a_hand_that_was_not_homed_is_r
         ({"workspace": {"low": [0.5, 0.0, 0.0]}}, "exchange them"),
     ],
 )
-def test_settings_that_are_not_valid_are_told_with_their_value(changed, message):
+def test_settings_that_are_not_valid_are_told_with_their_value(changes, message):
     with pytest.raises(AdapterError, match=message):
-        FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA, **changed})
+        FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA, **changes})
 
 
 def test_a_missing_library_is_named_with_the_extra(contract, monkeypatch):

@@ -153,7 +153,7 @@ def test_an_mjcf_does_as_well_and_needs_its_speeds_said(tmp_path):
 
 def test_threads_may_ask_at_once(panda, switching):
     shifts, wrong = (0.0, 0.1, 0.2, 0.3), []
-    alone = [panda.pose(panda.home + shift).translation for shift in shifts]
+    poses = [panda.pose(panda.home + shift).translation for shift in shifts]
 
     def look(shift, expected):
         for _ in range(2000):
@@ -161,7 +161,7 @@ def test_threads_may_ask_at_once(panda, switching):
             if not np.array_equal(result, expected):
                 wrong.append(result)
 
-    threads = [threading.Thread(target=look, args=item) for item in zip(shifts, alone, strict=True)]
+    threads = [threading.Thread(target=look, args=item) for item in zip(shifts, poses, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:

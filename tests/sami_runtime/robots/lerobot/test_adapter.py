@@ -22,7 +22,7 @@ BASE = {
 """Of a contract: a base that drives and tilts."""
 
 
-def base(**changed):
+def base(**changes):
     """Settings of the plugin's base."""
     action = {"keys": ["x.vel", "tilt.pos"], "unit": ["m/s", "rad"], "factor": [0.5, 0.1]}
     return {
@@ -31,7 +31,7 @@ def base(**changed):
             "place": {"keys": ["x.pos"], "unit": "m"},
             "tilt": {"keys": ["tilt.pos"], "unit": "rad"},
         },
-        "action": action | {"standing": [0.0, 0.3], "others": {"lamp": 1.0}} | changed,
+        "action": action | {"standing": [0.0, 0.3], "others": {"lamp": 1.0}} | changes,
     }
 
 
@@ -168,16 +168,16 @@ def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"mode": "relative"}, "action.mode is 'relative', and the robot does not observe lamp"),
         ({"standing": "hold"}, "action.standing is 'hold', and the robot does not observe lamp"),
     ],
 )
-def test_what_is_not_observed_can_neither_be_held_nor_moved_from(adapter, changed, fault):
+def test_what_is_not_observed_can_neither_be_held_nor_moved_from(adapter, changes, fault):
     action = {"keys": ["x.vel", "lamp"], "unit": ["m/s", "1"], "others": {"tilt.pos": "hold"}}
     with pytest.raises(AdapterError, match=fault):
-        adapter(base(**(action | changed)), **BASE)
+        adapter(base(**(action | changes)), **BASE)
 
 
 def test_the_robot_rests_in_the_end_by_what_it_is_told_to(adapter):

@@ -10,7 +10,7 @@ from tests.making.lerobot import KEYS, so101
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"speed": 1.0}, "speed: unknown key 'speed'. "),
         ({"action__standing": None}, "action.standing: field required"),
@@ -22,9 +22,9 @@ from tests.making.lerobot import KEYS, so101
         ({"observation__velocities__unit": "deg"}, "has unit beside velocity_of"),
     ],
 )
-def test_a_wrong_key_is_named_with_what_is_valid(adapter, changed, fault):
+def test_a_wrong_key_is_named_with_what_is_valid(adapter, changes, fault):
     with pytest.raises(AdapterError, match=r"docs/how-to/lerobot\.md") as refused:
-        adapter(so101(**changed))
+        adapter(so101(**changes))
     assert fault in str(refused.value)
 
 
@@ -72,7 +72,7 @@ def test_where_lerobot_is_not_installed_the_message_says_how_to_install_it(adapt
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"observation__angles__keys": ["shoulder_pam.pos", *KEYS[1:]]}, "has 'shoulder_pam.pos'; the robot observes"),
         ({"observation__angles__keys": KEYS[:5]}, "observation.angles.keys has 5 entries for 6 elements"),
@@ -106,12 +106,12 @@ def test_where_lerobot_is_not_installed_the_message_says_how_to_install_it(adapt
         ({"action__others": {"gripper.pos": 1.0}}, "'gripper.pos' is both in action.keys and in action.others"),
     ],
 )
-def test_what_does_not_match_the_robot_is_refused_before_it_is_connected(adapter, monkeypatch, changed, fault):
+def test_what_does_not_match_the_robot_is_refused_before_it_is_connected(adapter, monkeypatch, changes, fault):
     from lerobot.robots import so_follower
 
     monkeypatch.setattr(so_follower.SOFollower, "connect", lambda *_, **__: pytest.fail("it was connected"))
     with pytest.raises(AdapterError, match="nothing was moved, because") as refused:
-        adapter(so101(**changed))
+        adapter(so101(**changes))
     assert fault in str(refused.value)
 
 

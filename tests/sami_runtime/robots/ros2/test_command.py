@@ -49,8 +49,8 @@ def at_home(ik):
     return Joints(0.0, ik.home, np.zeros(7))
 
 
-def command_of(ik, base, contract, action, width=0.0, **changed):
-    return Hand(settings(**changed), contract, ik, base).of(np.float32(action), at_home(ik), width)
+def command_of(ik, base, contract, action, width=0.0, **changes):
+    return Hand(settings(**changes), contract, ik, base).of(np.float32(action), at_home(ik), width)
 
 
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
@@ -160,7 +160,7 @@ class Loopback:
 @pytest.fixture
 def looped(contract, ik, monkeypatch):
     """A robot that is heard by topics of which each may fall silent alone, its node and its clock."""
-    changed = {
+    changes = {
         "topics__tracker": {"topic": "/tracker", "type": PoseMessage.ros, "clock": "theirs"},
         "topics__fingers": {"topic": "/fingers", "type": JointMessage.ros, "clock": "theirs"},
         "signals__ee_position": {"of": "tracker", "field": "position"},
@@ -171,7 +171,7 @@ def looped(contract, ik, monkeypatch):
     node = Loopback(clock, ik.joints)
     monkeypatch.setattr(adapters, "open_node", lambda *_: node)
     monkeypatch.setattr(adapters, "missing_subscribers", lambda *_: [])
-    return adapters.Ros2Adapter(clock, contract, settings(**changed)), node, clock
+    return adapters.Ros2Adapter(clock, contract, settings(**changes)), node, clock
 
 
 def test_another_commander_is_refused_at_the_start_unless_it_is_the_watchdog_of_an_earlier_adapter(
@@ -293,30 +293,30 @@ def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silen
     node.on_send = lambda topic, message: speeds.append(float(abs(message.data).max()))
     node.say("/joint_states", node.arm)
     robot.read()
-    started = clock.now()
+    start = clock.now()
 
     def write_without_reading():
-        while clock.now() < started + 2.0:
+        while clock.now() < start + 2.0:
             robot.write(pause)
             clock.sleep_until(clock.now() + period)
 
     with pytest.raises(AdapterError, match="the joints are no longer reported"):
         write_without_reading()
-    assert clock.now() - started < 0.65
+    assert clock.now() - start < 0.65
     assert max(speeds) > 0.1, "which was computed from where the joints were"
     assert speeds[-1] == 0.0
 
 
 def test_the_watchdogs_process_leaves_the_domain_when_it_ends(monkeypatch):
-    ends, closed = [], []
+    ends, closes = [], []
     monkeypatch.setattr(commands.atexit, "register", ends.append)
-    node = SimpleNamespace(publisher=lambda *_: None, close=lambda: closed.append(True))
+    node = SimpleNamespace(publisher=lambda *_: None, close=lambda: closes.append(True))
     monkeypatch.setattr(commands, "open_node", lambda *_: node)
     monkeypatch.setattr(commands, "missing_subscribers", lambda *_: [])
     LastStand()._take({"backend": "", "domain": 0, "topic": ARM, "qos": {}, "data": [0.0]}, [])
     for end in ends:
         end()
-    assert closed == [True]
+    assert closes == [True]
 
 
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):

@@ -19,7 +19,7 @@ KIND = "sensor_msgs/msg/JointState"
 
 
 @pytest.mark.parametrize(
-    ("qos", "publishers", "why"),
+    ("qos", "publishers", "reason"),
     [
         ({}, [], "nobody publishes /joints (sensor_msgs/msg/JointState)"),
         ({}, [Peer(KIND, Qos())], "/joints is published, and nothing came"),
@@ -33,12 +33,12 @@ KIND = "sensor_msgs/msg/JointState"
         ({}, [Peer("a/msg/B", Qos()), Peer(KIND, Qos())], "and nothing came"),
     ],
 )
-def test_why_nothing_comes(qos, publishers, why):
-    assert why in why_silent("/joints", KIND, Qos(**qos), publishers)
+def test_why_nothing_comes(qos, publishers, reason):
+    assert reason in why_silent("/joints", KIND, Qos(**qos), publishers)
 
 
 @pytest.mark.parametrize(
-    ("offered", "subscribers", "why"),
+    ("offered", "subscribers", "reason"),
     [
         ({}, [], "nobody hears /joints (sensor_msgs/msg/JointState): is its controller active?"),
         ({"reliability": "best_effort"}, [Peer(KIND, Qos())], "its subscriber wants reliability reliable"),
@@ -48,10 +48,10 @@ def test_why_nothing_comes(qos, publishers, why):
         ({}, [Peer("a/msg/B", Qos()), Peer(KIND, Qos())], ""),
     ],
 )
-def test_why_nobody_hears(offered, subscribers, why):
+def test_why_nobody_hears(offered, subscribers, reason):
     report = why_unmatched("/joints", KIND, Qos(**offered), subscribers)
-    assert why in report
-    assert bool(report) is bool(why)
+    assert reason in report
+    assert bool(report) is bool(reason)
 
 
 def test_a_backend_that_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch):

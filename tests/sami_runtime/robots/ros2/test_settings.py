@@ -15,7 +15,7 @@ def contract():
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"topics__joints__topic": "joint states"}, "topics.joints.topic: string should match"),
         ({"topics__joints__reliability": "sometimes"}, "topics.joints.reliability: input should be 'reliable' or"),
@@ -32,9 +32,9 @@ def contract():
         ({"domain": 300}, "domain: input should be less than or equal to 232"),
     ],
 )
-def test_a_value_that_cannot_be_meant_is_refused_by_its_name(changed, fault):
+def test_a_value_that_cannot_be_meant_is_refused_by_its_name(changes, fault):
     with pytest.raises(AdapterError, match=f"not valid: .*{fault}"):
-        settings(**changed)
+        settings(**changes)
 
 
 def test_all_faults_are_told_at_once():
@@ -50,7 +50,7 @@ def test_the_example_fits_the_shipped_policy(contract):
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"signals__cube_position": None}, r"signals.cube_position is missing, and the model reads it: 3 number\(s\)"),
         ({"signals__wrench": {"of": "joints"}}, "signals.wrench: the model reads no such signal"),
@@ -73,10 +73,10 @@ def test_the_example_fits_the_shipped_policy(contract):
         ),
     ],
 )
-def test_what_does_not_fit_the_policy_is_told(contract, changed, fault):
+def test_what_does_not_fit_the_policy_is_told(contract, changes, fault):
     import re
 
-    example = settings(**changed)
+    example = settings(**changes)
     reports = [*faults_of_signals(example, contract.observation), *faults_of_command(example, contract)]
     assert any(re.search(fault, item) for item in reports), reports
 

@@ -35,7 +35,7 @@ def clock():
     return MonotonicClock()
 
 
-def make_sources(clock, **changed):
+def make_sources(clock, **changes):
     """Sources of three joints, a camera that is turned and a goal; the machines keep one time."""
     topics = {
         "joints": {"topic": "/joint_states", "type": "sensor_msgs/msg/JointState"},
@@ -48,7 +48,7 @@ def make_sources(clock, **changed):
         },
         "goal": {"topic": "/goal", "type": "geometry_msgs/msg/PoseStamped", "frame_id": "table", "standing": True},
     }
-    for path, value in changed.items():
+    for path, value in changes.items():
         topic, _, key = path.partition("__")
         topics[topic][key] = value
     signals = {
@@ -128,7 +128,7 @@ def test_a_goal_stands_until_another_one_is_said_or_the_world_is_told_to_begin_a
 
 
 @pytest.mark.parametrize(
-    ("topic", "message", "why"),
+    ("topic", "message", "reason"),
     [
         ("joints", lambda: joints(("a", "b"), [1.0, 2.0]), "it lacks c; it has a, b"),
         ("joints", lambda: joints((), []), "it lacks c, a, b; it has no joints"),
@@ -142,7 +142,7 @@ def test_a_goal_stands_until_another_one_is_said_or_the_world_is_told_to_begin_a
         ("camera", lambda: PoseMessage(time.time(), "camera", np.zeros(3), np.zeros(4)), "has length 0, not 1"),
     ],
 )
-def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message, why):
+def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message, reason):
     sources = make_sources(clock)
     before = full(sources, clock)
     sources.hear(topic, message(), clock.now())
@@ -151,7 +151,7 @@ def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message
     assert after.times == before.times
     (fault,) = sources.faults
     assert fault.startswith(f"{sources.topics[topic].settings.topic}: 1 messages refused, the last one because")
-    with pytest.raises(AdapterError, match=why):
+    with pytest.raises(AdapterError, match=reason):
         raise AdapterError(fault)
     full(sources, clock)
     assert sources.faults == [], "the next good one ends it"

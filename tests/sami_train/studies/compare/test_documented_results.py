@@ -287,10 +287,10 @@ def test_the_page_of_pandas_baselines_says_which_seed_of_sac_is_behind_by_its_in
 
 @pytest.mark.parametrize("page", sorted(path.stem for path in (ROOT / "docs" / "results").glob("*.md")))
 def test_every_page_of_results_names_the_seed_of_its_evaluations(page):
-    named = re.search(
+    match = re.search(
         r"(development|final) seed|seed \d,\d{3},\d{3}|--seed \d{3}", prose(f"results/{page}"), re.IGNORECASE
     )
-    assert named or page in ("scoreboard", "speed")  # learning curves, and times
+    assert match or page in ("scoreboard", "speed")  # learning curves, and times
 
 
 def test_pages_say_what_intervals_that_include_0_still_allow():
@@ -375,8 +375,8 @@ def test_the_page_of_an_update_allows_for_chance_in_a_bound_of_a_known_informati
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     run = importlib.import_module("training_speed").time_to(ROOT / "results" / "models:panda-satesac", 0.9)
-    both = f"{run['steps_per_s']:.0f} environment steps/s and {run['updates_per_s']:.1f} gradient steps/s"
-    assert f"| the shipped run, both at once | {both} |" in prose("results/speed")
+    rates = f"{run['steps_per_s']:.0f} environment steps/s and {run['updates_per_s']:.1f} gradient steps/s"
+    assert f"| the shipped run, both at once | {rates} |" in prose("results/speed")
     assert f"0.9 training success (while exploring) | {run['minutes']:.1f} |" in prose("results/speed")
     assert f"after {run['minutes']:.1f} minutes of {run['total_minutes']:.0f}" in prose("how-to/train")
 
@@ -402,12 +402,12 @@ def test_the_page_of_the_learners_changes_counts_the_half_cheetahs_of_other_meth
 
 
 def test_the_page_of_the_learners_changes_counts_the_long_runs_that_pass_what_the_plan_asked():
-    folder, passed = ROOT / "results" / "half-cheetah-long", []
+    folder, verdicts = ROOT / "results" / "half-cheetah-long", []
     assert "three of three seeds at 6,700 in training tasks and 4,400" in (folder / "plan.md").read_text("utf-8")
     for seed in (10, 11, 12):
         sets = json.loads((folder / f"final-{seed}.json").read_text("utf-8"))["sets"]
-        passed.append(sets["training"]["ret"] >= 6_700 and sets["moderate"]["ret"] >= 4_400)
-    assert passed == [True, True, False]
+        verdicts.append(sets["training"]["ret"] >= 6_700 and sets["moderate"]["ret"] >= 4_400)
+    assert verdicts == [True, True, False]
     assert "two of three fresh seeds with returns of three steps pass what the" in prose("results/learner-changes")
 
 

@@ -119,8 +119,8 @@ def test_the_same_stands_in_the_data(comparison):
 def test_without_either_baseline_nothing_is_said_and_with_both_alone_the_gap_is(tmp_path):
     assert worth_table(compare(tmp_path / "no-oracle", ("sac", "satesac"))) is None
     assert worth_table(compare(tmp_path / "no-sac", ("oracle", "satesac"))) is None
-    alone = worth_table(compare(tmp_path / "both", ("sac", "oracle")))
-    assert [row[:2] for row in alone.rows] == [("Oracle", name) for name in SETS]
+    table = worth_table(compare(tmp_path / "both", ("sac", "oracle")))
+    assert [row[:2] for row in table.rows] == [("Oracle", name) for name in SETS]
 
 
 def test_one_seed_has_a_share_without_an_interval_and_says_so(tmp_path):

@@ -85,8 +85,8 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
         return np.stack([np.cos(phase) + 0.3 * task, np.sin(phase)], axis=1) + 0.02 * rng.normal(size=(160, 2))
 
     def right(window):
-        fitted, held_out, fresh = ([[stride(task) for _ in range(23)] for task in range(2)] for _ in range(3))
-        locate = Locator(fit(fitted, held_out, TASKS, window))
+        training, held_out, fresh = ([[stride(task) for _ in range(23)] for task in range(2)] for _ in range(3))
+        locate = Locator(fit(training, held_out, TASKS, window))
         return np.mean([locate(windowed(item, window)[-1]).nearest == k for k in range(2) for item in fresh[k]])
 
     assert right(8) > 0.95

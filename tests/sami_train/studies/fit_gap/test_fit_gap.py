@@ -76,7 +76,7 @@ def reference(model, tmp_path_factory):
 
 
 @pytest.fixture
-def fitted(record, reference):
+def gap_fit(record, reference):
     """What is fitted to a robot with a sim-to-real profile."""
 
     def fit(gap=None, **options):
@@ -85,13 +85,13 @@ def fitted(record, reference):
     return fit
 
 
-def spans(fitted):
+def spans(gap_fit):
     """What was found, by key."""
-    return {(item.key, item.signal): item.estimate for item in fitted.estimates}
+    return {(item.key, item.signal): item.estimate for item in gap_fit.estimates}
 
 
-def test_without_a_gap_nothing_is_found(fitted):
-    fit = fitted(known=VALUES)
+def test_without_a_gap_nothing_is_found(gap_fit):
+    fit = gap_fit(known=VALUES)
     assert fit.profile == GapProfile()
     assert fit.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
     first, held_out = summary_lines(fit)
@@ -103,9 +103,9 @@ def test_without_a_gap_nothing_is_found(fitted):
 
 
 @pytest.mark.parametrize(("delay", "lag"), [(0, 0.0), (4, 0.0), (0, 0.08), (2, 0.04)])
-def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(fitted, delay, lag):
+def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(gap_fit, delay, lag):
     gap = {"action_latency_s": delay * PERIOD, "actuator_lag_s": lag, "noise": {"position": 0.003}}
-    fit = fitted(gap)
+    fit = gap_fit(gap)
     assert fit.profile.action_latency_s == pytest.approx(delay * PERIOD)
     estimate = spans(fit).get(("actuator_lag_s", ""))
     assert (0.0 if estimate is None else estimate.value) == pytest.approx(lag, abs=0.01)
@@ -113,8 +113,8 @@ def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(f
 
 
 @pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (3, 2)])
-def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(fitted, latency, commands):
-    result = fitted({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
+def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(gap_fit, latency, commands):
+    result = gap_fit({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
     assert (result.latency_s, result.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
 
 
@@ -136,50 +136,50 @@ def test_a_robot_that_stamps_what_it_is_asked_for_is_as_fresh_as_a_simulator_tha
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.3])
-def test_dropout_lies_within_its_interval(fitted, dropout):
-    estimate = spans(fitted({"dropout": dropout, "latency_s": PERIOD}))["dropout", ""]
+def test_dropout_lies_within_its_interval(gap_fit, dropout):
+    estimate = spans(gap_fit({"dropout": dropout, "latency_s": PERIOD}))["dropout", ""]
     assert estimate.value == pytest.approx(dropout, abs=0.05)
     assert estimate.low <= dropout <= estimate.high
     assert estimate.high - estimate.low < 0.12
 
 
-def test_jitter_of_some_periods_is_found_beside_latency_and_dropout(fitted):
-    result = spans(fitted({"latency_s": PERIOD, "jitter_s": 3 * PERIOD, "dropout": 0.1}, episodes=16))
+def test_jitter_of_some_periods_is_found_beside_latency_and_dropout(gap_fit):
+    result = spans(gap_fit({"latency_s": PERIOD, "jitter_s": 3 * PERIOD, "dropout": 0.1}, episodes=16))
     assert result["jitter_s", ""].value == pytest.approx(3 * PERIOD, abs=0.75 * PERIOD)
     assert result["latency_s", ""].value == pytest.approx(PERIOD, abs=0.5 * PERIOD)
     assert result["dropout", ""].value == pytest.approx(0.1, abs=0.06)
 
 
-def test_a_latency_that_each_episode_draws_is_a_range(fitted):
-    latency = fitted({"latency_s": (0.0, 2 * PERIOD)}).profile.latency_s
+def test_a_latency_that_each_episode_draws_is_a_range(gap_fit):
+    latency = gap_fit({"latency_s": (0.0, 2 * PERIOD)}).profile.latency_s
     assert latency == pytest.approx((0.0, 2 * PERIOD))
 
 
-def test_a_delay_and_a_lag_that_each_episode_draws_are_ranges(fitted):
-    assert fitted({"action_latency_s": (0.0, 2 * PERIOD)}).profile.action_latency_s == pytest.approx((0.0, 2 * PERIOD))
-    low, high = fitted({"actuator_lag_s": (0.02, 0.12)}, episodes=16).profile.actuator_lag_s
+def test_a_delay_and_a_lag_that_each_episode_draws_are_ranges(gap_fit):
+    assert gap_fit({"action_latency_s": (0.0, 2 * PERIOD)}).profile.action_latency_s == pytest.approx((0.0, 2 * PERIOD))
+    low, high = gap_fit({"actuator_lag_s": (0.02, 0.12)}, episodes=16).profile.actuator_lag_s
     assert low == pytest.approx(0.02, abs=0.02)
     assert high == pytest.approx(0.12, abs=0.03)
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.005])
-def test_noise_lies_within_its_interval_and_says_nothing_of_other_signals(fitted, noise):
-    result = spans(fitted({"noise": {"position": noise}}))
+def test_noise_lies_within_its_interval_and_says_nothing_of_other_signals(gap_fit, noise):
+    result = spans(gap_fit({"noise": {"position": noise}}))
     assert [name for key, name in result if key == "noise"] == ["position"]
     estimate = result["noise", "position"]
     assert estimate.value == pytest.approx(noise, rel=0.15)
     assert estimate.low <= noise <= estimate.high
 
 
-def test_steps_of_rounding_are_exact(fitted):
-    result = spans(fitted({"quantisation": {"position": 0.004}}))
+def test_steps_of_rounding_are_exact(gap_fit):
+    result = spans(gap_fit({"quantisation": {"position": 0.004}}))
     assert result["quantisation", "position"].value == pytest.approx(0.004, rel=1e-4)
     assert ("noise", "position") not in result
 
 
-def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_calibrated_or_not(record, fitted):
+def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_calibrated_or_not(record, gap_fit):
     gap = {"bias": {"position": 0.012}, "noise": {"position": 0.002}}
-    calibrated = spans(fitted(gap, known=VALUES))["bias", "position"]
+    calibrated = spans(gap_fit(gap, known=VALUES))["bias", "position"]
     assert calibrated.value == pytest.approx(0.012, abs=0.001)
     assert calibrated.low <= 0.012 <= calibrated.high
     log = read_log([record(gap)])
@@ -187,48 +187,48 @@ def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_calibrat
     assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)
 
 
-def test_a_bias_that_each_episode_draws_is_a_range(fitted):
-    low, high = fitted({"bias": {"position": (-0.02, 0.02)}}, known=VALUES).profile.bias["position"]
+def test_a_bias_that_each_episode_draws_is_a_range(gap_fit):
+    low, high = gap_fit({"bias": {"position": (-0.02, 0.02)}}, known=VALUES).profile.bias["position"]
     assert -0.02 <= low < -0.01
     assert 0.01 < high <= 0.02
 
 
-def test_what_is_not_known_is_said_and_not_guessed(fitted):
+def test_what_is_not_known_is_said_and_not_guessed(gap_fit):
     gap = {"bias": {"position": 0.012}}
-    result = fitted(gap)
+    result = gap_fit(gap)
     assert result.profile == GapProfile()
     assert (
         "the bias of position and goal: their true values at rest are unknown (the limits' [known])"
         in result.unidentified
     )
-    half = fitted(gap, known={"position.x": HOME[0]})
+    half = gap_fit(gap, known={"position.x": HOME[0]})
     assert half.profile == GapProfile()
     assert any("position.x has 0.012" in report for report in half.unidentified)
 
 
-def test_without_rest_noise_is_said_to_be_unknown(fitted):
+def test_without_rest_noise_is_said_to_be_unknown(gap_fit):
     class Restless(Excitation):
         def request(self, standing):
             self._requests = max(self._requests, 12)
             return super().request(standing)
 
     pilot = Restless(contract_of(Maker.recurrent()), Limits(rest=0.0))
-    fit = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
+    fit = gap_fit({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
     assert fit.profile.action_latency_s == pytest.approx(PERIOD)
     assert ("noise", "position") not in spans(fit)
     assert "noise of position and goal: nothing rested for a few readings" in fit.unidentified
 
 
-def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(fitted):
+def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(gap_fit):
     with pytest.raises(SamiError, match=r"excites nothing: fx and fy hardly change\. Record one .* fx and fy step"):
-        fitted({"action_latency_s": PERIOD}, pilot=Still())
+        gap_fit({"action_latency_s": PERIOD}, pilot=Still())
 
 
-def test_a_log_of_a_few_ticks_is_refused(fitted):
+def test_a_log_of_a_few_ticks_is_refused(gap_fit):
     with pytest.raises(
         SamiError, match=r"excites nothing|motions between two readings in a row, and 40 are the fewest"
     ):
-        fitted({"action_latency_s": PERIOD}, episodes=1, steps=20)
+        gap_fit({"action_latency_s": PERIOD}, episodes=1, steps=20)
 
 
 def test_stamps_of_another_clock_are_refused(record):
@@ -236,7 +236,7 @@ def test_stamps_of_another_clock_are_refused(record):
         read_log([record({"clock_offset_s": 1.0}, episodes=1)])
 
 
-def test_recordings_of_one_robot_are_fitted_together_and_others_refused(record, make_other, fitted):
+def test_recordings_of_one_robot_are_fitted_together_and_others_refused(record, make_other, gap_fit):
     first, second = record({"latency_s": PERIOD}, episodes=4), record({"latency_s": PERIOD}, episodes=4, seed=3)
     assert len(read_log([first, second]).traces) == 8
     with pytest.raises(SamiError, match="is of another robot or rate"):
@@ -254,7 +254,7 @@ def make_other(tmp_path):
     return folder / "o.mcap"
 
 
-def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_path):
+def test_the_document_that_is_written_is_the_profile_that_was_found(gap_fit, tmp_path):
     gap = {
         "latency_s": PERIOD,
         "action_latency_s": PERIOD,
@@ -263,7 +263,7 @@ def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_
         "noise": {"position": 0.002},
         "bias": {"position": 0.01},
     }
-    fit = fitted(gap, known=VALUES)
+    fit = gap_fit(gap, known=VALUES)
     path = tmp_path / "gap.toml"
     path.write_text(document_of(fit))
     assert GapProfile.load(path) == fit.profile

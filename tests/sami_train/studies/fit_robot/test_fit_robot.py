@@ -34,20 +34,20 @@ def arm(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fitted(arm):
+def robot_fit(arm):
     nominal, recording = arm
     log = read_log([recording])
     body = RobotBody(nominal, log.contract)
     return body, fit_robot(body, log)
 
 
-def by_name(fitted):
-    return {(fit.parameter.field, fit.parameter.of): fit for fit in fitted.parameters}
+def by_name(robot_fit):
+    return {(fit.parameter.field, fit.parameter.of): fit for fit in robot_fit.parameters}
 
 
-def test_what_is_identified_is_within_a_tenth_of_what_is_hidden(fitted):
+def test_what_is_identified_is_within_a_tenth_of_what_is_hidden(robot_fit):
     hidden, identified = HIDDEN.numbers(), []
-    for name, fit in by_name(fitted[1]).items():
+    for name, fit in by_name(robot_fit[1]).items():
         if fit.verdict == "identified":
             identified.append(name)
             near = 0.005 if name[0] == "bias" else 0.0
@@ -55,27 +55,27 @@ def test_what_is_identified_is_within_a_tenth_of_what_is_hidden(fitted):
     assert len(identified) >= 14, "of 16"
 
 
-def test_intervals_contain_what_is_hidden(fitted):
+def test_intervals_contain_what_is_hidden(robot_fit):
     hidden = HIDDEN.numbers()
-    inside = [fit.low <= hidden[name] <= fit.high for name, fit in by_name(fitted[1]).items()]
+    inside = [fit.low <= hidden[name] <= fit.high for name, fit in by_name(robot_fit[1]).items()]
     assert sum(inside) >= len(inside) - 2
 
 
-def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted):
-    base = by_name(fitted[1])["bias", "base"]
-    assert (base.verdict, base.written) == ("not identifiable", 0.0)
+def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(robot_fit):
+    base = by_name(robot_fit[1])["bias", "base"]
+    assert (base.verdict, base.model_value) == ("not identifiable", 0.0)
 
 
-def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
-    [(nominal, error)] = fitted[1].replay.values()
+def test_windows_that_were_held_out_are_replayed_to_the_noise(robot_fit):
+    [(nominal, error)] = robot_fit[1].replay.values()
     assert nominal.low > 0.01
     assert error.low <= error.value <= error.high
     assert error.value == pytest.approx(NOISE, rel=0.1)
 
 
-def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
+def test_the_model_that_is_written_is_the_hidden_one(robot_fit, arm):
     folder = arm[0].parent
-    (folder / "fitted.xml").write_text(fitted_model(*fitted, folder))
+    (folder / "fitted.xml").write_text(fitted_model(*robot_fit, folder))
     model, true = (mujoco.MjModel.from_xml_path(str(folder / f"{name}.xml")) for name in ("fitted", "hidden"))
     for field in ("dof_armature", "dof_frictionloss", "actuator_gainprm", "actuator_biasprm", "actuator_forcerange"):
         assert getattr(model, field) == pytest.approx(getattr(true, field), rel=0.1), field
@@ -85,8 +85,8 @@ def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
     assert (model.actuator_history[:, 0] * model.opt.timestep > model.actuator_delay).all()
 
 
-def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_intervals(fitted, arm):
-    folder, (body, result) = arm[0].parent, fitted
+def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_intervals(robot_fit, arm):
+    folder, (body, result) = arm[0].parent, robot_fit
     (folder / "fitted.xml").write_text(fitted_model(body, result, folder))
     (folder / "fitted.toml").write_text(training_document(body, result, folder / "fitted.xml"))
     tasks = environment(str(folder / "fitted.toml")).tasks
@@ -105,8 +105,8 @@ def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_int
         assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else fit.value)
 
 
-def test_a_second_fit_replaces_the_ranges_of_the_first(fitted, arm):
-    folder, (body, result) = arm[0].parent, fitted
+def test_a_second_fit_replaces_the_ranges_of_the_first(robot_fit, arm):
+    folder, (body, result) = arm[0].parent, robot_fit
     model, path = folder / "first.xml", folder / "first.toml"
     model.write_text(fitted_model(body, result, folder))
     path.write_text(training_document(body, result, model))
@@ -123,20 +123,20 @@ def test_a_second_fit_replaces_the_ranges_of_the_first(fitted, arm):
     ],
     ids=["braces", "list", "model"],
 )
-def test_a_file_that_cannot_take_the_ranges_is_rejected(fitted, arm, old, new):
+def test_a_file_that_cannot_take_the_ranges_is_rejected(robot_fit, arm, old, new):
     text, path = arm[0].read_text(), arm[0].with_name("written.toml")
     assert old in text
     path.write_text(text.replace(old, new).replace("[1.0]", "1.0" if "[[" in new else "[1.0]"))
     with pytest.raises(SamiError, match=r"cannot take the fitted ranges\. Write `model = \.\.\.` in a line of its own"):
-        training_document(RobotBody(path, read_log([arm[1]]).contract), fitted[1], path.with_name("more.xml"))
+        training_document(RobotBody(path, read_log([arm[1]]).contract), robot_fit[1], path.with_name("more.xml"))
 
 
-def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
+def test_an_xml_file_alone_needs_a_reward_and_nothing_else(robot_fit, arm):
     nominal, recording = arm
     body = RobotBody(nominal.with_suffix(".xml"), read_log([recording]).contract)
     folder = nominal.parent
-    (folder / "bare.xml").write_text(fitted_model(body, fitted[1], folder))
-    text = training_document(body, fitted[1], folder / "bare.xml")
+    (folder / "bare.xml").write_text(fitted_model(body, robot_fit[1], folder))
+    text = training_document(body, robot_fit[1], folder / "bare.xml")
     (folder / "bare.toml").write_text(text)
     with pytest.raises(SamiError, match="reward: field required"):
         environment(str(folder / "bare.toml"))
@@ -158,7 +158,7 @@ def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     result = by_name(fit_robot(RobotBody(nominal, log.contract), log))
     for field in ("armature", "damping", "frictionloss", "bias", "strength"):
         assert (result[field, "base"].verdict, field) == ("not identifiable", field)
-        assert result[field, "base"].written == result[field, "base"].parameter.nominal
+        assert result[field, "base"].model_value == result[field, "base"].parameter.nominal
     assert result["armature", "elbow"].verdict == "identified"
 
 
@@ -248,7 +248,7 @@ def test_commands_that_hardly_change_are_rejected(tmp_path):
         fit_robot(RobotBody(nominal, log.contract), log)
 
 
-def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
+def test_meshes_are_found_from_another_folder(arm, robot_fit, tmp_path):
     nominal, recording = arm
     meshes = nominal.parent / "parts"
     meshes.mkdir(exist_ok=True)
@@ -263,7 +263,7 @@ def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
     )
     (nominal.parent / "meshed.xml").write_text(text)
     body = RobotBody(nominal.parent / "meshed.xml", read_log([recording]).contract)
-    (tmp_path / "moved.xml").write_text(fitted_model(body, fitted[1], tmp_path))
+    (tmp_path / "moved.xml").write_text(fitted_model(body, robot_fit[1], tmp_path))
     assert mujoco.MjModel.from_xml_path(str(tmp_path / "moved.xml")).nmesh == 1
 
 

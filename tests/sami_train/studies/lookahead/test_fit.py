@@ -46,35 +46,35 @@ def world(episodes, steps=30, seed=0):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def forward_fit():
     return fit(world(60), SIGNALS, 3, updates=300)
 
 
-def test_it_predicts_what_actions_do_over_one_period_and_more(fitted):
+def test_it_predicts_what_actions_do_over_one_period_and_more(forward_fit):
     for name in ("position", "angle"):
-        error = fitted.errors[name]
+        error = forward_fit.errors[name]
         for predicted, standing in zip(error.predicted, error.standing, strict=True):
             assert predicted < 0.2 * standing, name
 
 
-def test_a_goal_stays_to_the_bit(fitted):
-    assert fitted.errors["goal"].standing == (0.0, 0.0, 0.0)
+def test_a_goal_stays_to_the_bit(forward_fit):
+    assert forward_fit.errors["goal"].standing == (0.0, 0.0, 0.0)
     row = world(1)[0].observations[:1]
     zeros = np.zeros((1, 2), np.float32)
-    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [zeros + 0.7] * 4, np.zeros((1, 1), np.float32))
+    ahead = forward_fit.model.ahead(row, np.full((1, 5), 3.0), [zeros + 0.7] * 4, np.zeros((1, 1), np.float32))
     assert ahead[:, 3:].tobytes() == row[:, 3:].tobytes()
     assert (ahead[:, :2] != row[:, :2]).all()
 
 
-def test_age_0_is_the_observation_itself(fitted):
+def test_age_0_is_the_observation_itself(forward_fit):
     row = world(1)[0].observations[:1]
     actions = [np.ones((1, 2), np.float32)] * 4
-    assert fitted.model.ahead(row, np.zeros((1, 5)), actions, np.zeros((1, 1))).tobytes() == row.tobytes()
+    assert forward_fit.model.ahead(row, np.zeros((1, 5)), actions, np.zeros((1, 1))).tobytes() == row.tobytes()
 
 
-def test_what_it_says_is_bounded_wherever_it_is_asked(fitted):
+def test_what_it_says_is_bounded_wherever_it_is_asked(forward_fit):
     far = np.full((1, 5), 1e6, np.float32)
-    change = fitted.model.change(far, np.full((1, 2), 1e6), np.zeros((1, 2)), np.zeros((1, 1)))
+    change = forward_fit.model.change(far, np.full((1, 2), 1e6), np.zeros((1, 2)), np.zeros((1, 1)))
     assert np.abs(change).max() < 10.0
 
 
@@ -92,8 +92,8 @@ def test_it_uses_one_thread():
     assert threads == {1}
 
 
-def test_it_goes_on_from_a_model_that_is_there(fitted):
-    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=fitted.model)
+def test_it_goes_on_from_a_model_that_is_there(forward_fit):
+    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=forward_fit.model)
     anew = fit(world(10, seed=1), SIGNALS, 3, updates=1)
     for error in (on.errors[name] for name in ("position", "angle")):
         assert error.predicted[0] < 0.3 * error.standing[0]
@@ -119,10 +119,10 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
         fitting, "errors_of", lambda model, held_out, *rest: (parts.append(held_out), judge(model, held_out, *rest))[1]
     )
     value = world(20)
-    fitted = fit(value, SIGNALS, 2, updates=10)
+    forward_fit = fit(value, SIGNALS, 2, updates=10)
     assert [len(part) for part in parts] == [2, 2]  # to stop by, and to judge by
     assert not {id(item) for item in parts[0]} & {id(item) for item in parts[1]}
-    assert (fitted.transitions, fitted.held_out) == (16 * 30, 2 * 30)
+    assert (forward_fit.transitions, forward_fit.held_out) == (16 * 30, 2 * 30)
 
 
 def test_each_period_is_predicted_with_the_context_of_the_step_before_it_as_in_a_model_file():

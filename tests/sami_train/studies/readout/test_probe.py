@@ -47,7 +47,7 @@ def samples(spec, count, seed=0, noise=NOISE, hidden=()):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def probe_fit():
     return fit(*samples(PANDA, 200), step=3)
 
 
@@ -64,9 +64,9 @@ def of_nothing():
 
 
 @pytest.fixture(scope="module")
-def with_probe(plain, fitted, tmp_path_factory):
+def with_probe(plain, probe_fit, tmp_path_factory):
     path = tmp_path_factory.mktemp("probed") / "tiny.onnx"
-    attach_probe(plain, path, fitted)
+    attach_probe(plain, path, probe_fit)
     return path
 
 
@@ -74,9 +74,9 @@ def observations(steps, seed=0):
     return [PANDA.layout.by_name(row) for row in np.random.default_rng(seed).normal(0.1, 0.3, (steps, 25))]
 
 
-def test_coordinates_that_do_not_move_are_not_magnified(fitted):
+def test_coordinates_that_do_not_move_are_not_magnified(probe_fit):
     """Four of the six stand still: what float32 rounds there is no mass, and differs by the version of onnxruntime."""
-    assert np.abs(fitted.readout.weights[0]).max() < 1e3
+    assert np.abs(probe_fit.readout.weights[0]).max() < 1e3
 
 
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
@@ -128,22 +128,22 @@ def test_crippled_parts_are_told_one_by_one():
     assert crippled.signal.elements == next(f.parts for f in CHEETAH.tasks.features if isinstance(f, Crippled))
 
 
-def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
-    session, reference, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
+def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, probe_fit):
+    session, reference, features = Session.load(with_probe), Session.load(plain), probe_fit.probe.features
     for observation in observations(40):
         step, other = session.step(observation), reference.step(observation)
         assert step.action.tobytes() == other.action.tobytes()
         assert step.context.tobytes() == other.context.tobytes()
-        expected = answers(fitted.readout, features, step.context[None])
+        expected = answers(probe_fit.readout, features, step.context[None])
         for name, value in step.extra.items():
             assert value == pytest.approx(expected[name][0], rel=1e-5)
             assert value[1] <= value[0] <= value[2]
     assert set(step.extra) == {"probe_mass", "probe_friction"}
 
 
-def test_answers_stay_within_the_range_wherever_a_context_lies(fitted):
-    for name, values in answers(fitted.readout, fitted.probe.features, np.full((3, 6), 1e6)).items():
-        feature = next(f for f in fitted.probe.features if PROBE + f.name == name)
+def test_answers_stay_within_the_range_wherever_a_context_lies(probe_fit):
+    for name, values in answers(probe_fit.readout, probe_fit.probe.features, np.full((3, 6), 1e6)).items():
+        feature = next(f for f in probe_fit.probe.features if PROBE + f.name == name)
         assert values.min() >= np.float32(feature.low) * (1 - 1e-6)
         assert values.max() <= np.float32(feature.high) * (1 + 1e-6)
 
@@ -192,11 +192,11 @@ def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
         Contract.parse(text, "it")
 
 
-def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted, tmp_path):
+def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, probe_fit, tmp_path):
     ahead, reverse = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
     attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
     attach_lookahead(plain, reverse, 3, make_fit(), "nothing")
-    attach_probe(reverse, reverse, fitted)
+    attach_probe(reverse, reverse, probe_fit)
     session, other = Session.load(ahead), Session.load(reverse)
     for k, observation in enumerate(observations(20)):
         step, expected = session.step(observation, age=float(k % 3)), other.step(observation, age=float(k % 3))

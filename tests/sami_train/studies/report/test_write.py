@@ -59,9 +59,9 @@ def test_every_chart_has_a_name_and_no_identifier_of_its_own(written_report):
     assert len(pictures) == 4
     assert all(re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="\w[^"]+">', picture) for picture in pictures)
     assert not any("<g id=" in picture or "<metadata" in picture for picture in pictures)
-    used = set(re.findall(r"var\((--[\w-]+)\)", "".join(pictures)))
-    assert used <= set(re.findall(r"(--[\w-]+):", page))
-    assert {"--ink", "--faint", "--line", "--chart-0"} <= used
+    names = set(re.findall(r"var\((--[\w-]+)\)", "".join(pictures)))
+    assert names <= set(re.findall(r"(--[\w-]+):", page))
+    assert {"--ink", "--faint", "--line", "--chart-0"} <= names
 
 
 def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(written_report):
@@ -109,8 +109,8 @@ def test_a_shipped_model_brings_what_the_checkout_holds_of_it(tmp_path):
     assert len(find_robustness(subject.shipped_robustness, subject)) > 10
     path = tmp_path / "panda-satesac.onnx"
     path.write_bytes(subject.model.read_bytes())
-    (alone,) = merged([Subject.of_model(path, environment("panda"))])
-    assert (alone.run, alone.shipped_robustness) == (None, [])
+    (of_model,) = merged([Subject.of_model(path, environment("panda"))])
+    assert (of_model.run, of_model.shipped_robustness) == (None, [])
 
 
 def test_a_legend_of_long_names_stays_within_its_chart():

@@ -20,14 +20,14 @@ JOB_CODE = (
 def submit(tmp_path, monkeypatch):
     """Start a job on an engine; return it with what ends it."""
     monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", JOB_CODE, str(logs / "pipe")])
-    started = []
+    jobs = []
 
     def start(engine):
-        logs = tmp_path / f"job{len(started)}"
+        logs = tmp_path / f"job{len(jobs)}"
         logs.mkdir()
         os.mkfifo(logs / "pipe")
         job = engine.submit(logs)
-        started.append(job)
+        jobs.append(job)
 
         def end():
             (logs / "pipe").write_text("")
@@ -37,7 +37,7 @@ def submit(tmp_path, monkeypatch):
         return end
 
     yield start
-    for job in started:
+    for job in jobs:
         job._process.kill()
         job._process.wait()
 
