@@ -332,8 +332,8 @@ for name in {TORCH_FREE!r}:
     importlib.import_module(name)
     assert not {{"torch", "stable_baselines3"}} & sys.modules.keys(), name
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
 
 
 def test_every_public_name_exists_once():

@@ -49,7 +49,7 @@ def too_wide(text):
     return [line for line in lines if "…" in line or (cell_len(line) > columns and not UNBROKEN.fullmatch(line))]
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended."""
 
     code: int
@@ -67,7 +67,7 @@ class Done(NamedTuple):
         return "".join(line for line in self.err.splitlines(True) if not line.startswith("warning: "))
 
 
-class Trained(NamedTuple):
+class TrainedRun(NamedTuple):
     """A finished run with its evaluation, and the model made of it. Tests copy what they change."""
 
     run: Path
@@ -101,7 +101,7 @@ def _train(folder):
 @pytest.fixture(scope="session")
 def panda(tmp_path_factory):
     folder = shared_folder(tmp_path_factory, "trained", _train)
-    return Trained(folder / "run", folder / "tiny.onnx")
+    return TrainedRun(folder / "run", folder / "tiny.onnx")
 
 
 REHEARSED = set()
@@ -135,9 +135,9 @@ def sami(monkeypatch, capfd, tmp_path):
     def run(*arguments):
         capfd.readouterr()
         code = call(monkeypatch, *arguments)
-        done = Done(code, *capfd.readouterr())
-        assert too_wide(done.out) == []
-        return done
+        result = CommandResult(code, *capfd.readouterr())
+        assert too_wide(result.out) == []
+        return result
 
     return run
 

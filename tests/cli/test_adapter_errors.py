@@ -45,17 +45,17 @@ def run_wrong(sami, panda, text):
     ],
 )
 def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, panda, method, error):
-    done = run_wrong(sami, panda, RAISES.format(method=method, error=error))
-    assert (done.code, done.errors.count("\n")) == (1, 1)
-    assert "Traceback" not in done.err
-    assert "axis" in done.err
-    assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in done.err
+    result = run_wrong(sami, panda, RAISES.format(method=method, error=error))
+    assert (result.code, result.errors.count("\n")) == (1, 1)
+    assert "Traceback" not in result.err
+    assert "axis" in result.err
+    assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in result.err
 
 
 def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, panda):
-    done = run_wrong(sami, panda, "def make(clock):\n    return 1 + 'x'\n")
-    assert "wrong:make(clock) failed: TypeError: unsupported operand" in done.err
-    assert "(wrong.py, line 2, in make). Correct the factory" in done.err
+    result = run_wrong(sami, panda, "def make(clock):\n    return 1 + 'x'\n")
+    assert "wrong:make(clock) failed: TypeError: unsupported operand" in result.err
+    assert "(wrong.py, line 2, in make). Correct the factory" in result.err
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, panda):
     ],
 )
 def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, panda, method, returned, message):
-    done = run_wrong(sami, panda, RETURNS.format(method=method, returned=returned))
-    assert done.code == 1
-    assert message in done.err
+    result = run_wrong(sami, panda, RETURNS.format(method=method, returned=returned))
+    assert result.code == 1
+    assert message in result.err
 
 
 def test_signals_that_are_none_are_refused_before_anything_moves(sami, panda):
     text = "from my_robot import Still\nclass Wrong(Still):\n    action = 'all of them'\n"
-    done = run_wrong(sami, panda, text + "def make(clock):\n    return Wrong(clock)\n")
-    assert done.code == 1
-    assert "wrong:make(clock) made a Wrong whose observation is (Signal(" in done.err
-    assert "whose action is 'all of them'; they must be a tuple of Signals and a Signal" in done.err
+    result = run_wrong(sami, panda, text + "def make(clock):\n    return Wrong(clock)\n")
+    assert result.code == 1
+    assert "wrong:make(clock) made a Wrong whose observation is (Signal(" in result.err
+    assert "whose action is 'all of them'; they must be a tuple of Signals and a Signal" in result.err
     assert not Path("stopped.txt").exists()

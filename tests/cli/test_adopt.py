@@ -61,31 +61,31 @@ def dog(sami, monkeypatch):
 
 @pytest.mark.usefixtures("dog")
 def test_an_adopted_policy_works_with_every_command_of_a_robot(sami):
-    done = sami("adopt", "policy.onnx", "--contract", "my.json", "--out", "my.onnx")
-    assert (done.code, done.err) == (0, "")
-    assert "file: my.json\n  name, input, output, rate_hz," in done.out
-    assert done.out.endswith("wrote my.onnx: over 500 steps of walker it answers as policy.onnx does\n")
-    assert all(len(line) <= 80 for line in done.out.splitlines() if not line.startswith("observation"))
+    result = sami("adopt", "policy.onnx", "--contract", "my.json", "--out", "my.onnx")
+    assert (result.code, result.err) == (0, "")
+    assert "file: my.json\n  name, input, output, rate_hz," in result.out
+    assert result.out.endswith("wrote my.onnx: over 500 steps of walker it answers as policy.onnx does\n")
+    assert all(len(line) <= 80 for line in result.out.splitlines() if not line.startswith("observation"))
     assert Recipe.of(read_artifact("my.onnx")).name == "walker"
 
     assert "all 12 checks passed" in sami("verify", "my.onnx").out
     assert "atlas: none, because the policy infers no context" in sami("inspect", "my.onnx").out
-    done = sami("check-adapter", "dog:make", "--model", "my.onnx", "--write", "--limits", "limits.toml")
-    assert (done.code, "0 of " in done.out) == (0, True), done
+    result = sami("check-adapter", "dog:make", "--model", "my.onnx", "--write", "--limits", "limits.toml")
+    assert (result.code, "0 of " in result.out) == (0, True), result
     drive = 'version = 1\nmodel = "my.onnx"\nadapter = "dog:make"\n[limits]\nrest = 0.0\n'
     Path("robot.toml").write_text(drive)
-    done = sami("drive", "robot.toml", "--set", "steps=15", "--record", "run.mcap")
-    assert done.code == 0, done
+    result = sami("drive", "robot.toml", "--set", "steps=15", "--record", "run.mcap")
+    assert result.code == 0, result
     recording = read_recording("run.mcap")
     assert len(recording.steps) == 15
-    done = sami("replay", "run.mcap", "--model", "my.onnx")
-    assert (done.code, "15" in done.out) == (0, True), done
-    done = sami("view", "run.mcap", "--no-open", "--out", "run.html")
-    assert (done.code, Path("run.html").stat().st_size > 10_000) == (0, True), done
-    done = sami("convert", "run.mcap", "run.csv")
-    assert (done.code, "observation.joint_angles.hip" in Path("run.csv").read_text()) == (0, True), done
-    done = sami("bench", "my.onnx", "--seconds", "0.05", "--json")
-    assert done.code == 0, done
+    result = sami("replay", "run.mcap", "--model", "my.onnx")
+    assert (result.code, "15" in result.out) == (0, True), result
+    result = sami("view", "run.mcap", "--no-open", "--out", "run.html")
+    assert (result.code, Path("run.html").stat().st_size > 10_000) == (0, True), result
+    result = sami("convert", "run.mcap", "run.csv")
+    assert (result.code, "observation.joint_angles.hip" in Path("run.csv").read_text()) == (0, True), result
+    result = sami("bench", "my.onnx", "--seconds", "0.05", "--json")
+    assert result.code == 0, result
     refused = sami("run", "--model", "my.onnx")
     assert (refused.code, refused.err.count("\n")) == (1, 1), refused
     assert "sami drive" in refused.err
@@ -93,9 +93,9 @@ def test_an_adopted_policy_works_with_every_command_of_a_robot(sami):
 
 @pytest.mark.usefixtures("dog")
 def test_a_draft_is_written_for_what_is_missing(sami):
-    done = sami("adopt", "policy.onnx", "--draft", "my.toml")
-    assert (done.code, done.err) == (0, "")
-    assert "fill its gaps (???)" in done.out
+    result = sami("adopt", "policy.onnx", "--draft", "my.toml")
+    assert (result.code, result.err) == (0, "")
+    assert "fill its gaps (???)" in result.out
     assert 'input = "obs"  # file: policy.onnx' in Path("my.toml").read_text()
     unread = sami("adopt", "policy.onnx", "--draft", "my.txt")
     assert (unread.code, "my.txt is no name of a contract; give NAME.toml" in unread.err) == (2, True), unread
@@ -116,7 +116,7 @@ def test_bad_input_costs_one_line_and_writes_nothing(sami):
         (("--reader", "isaac"), "unknown reader 'isaac'"),
         (("--out", "policy.onnx", "--force"), "never replaces what it reads"),
     ):
-        done = sami("adopt", "policy.onnx", *arguments)
-        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1), done
-        assert fact in done.err
+        result = sami("adopt", "policy.onnx", *arguments)
+        assert (result.code, result.out, result.err.count("\n")) == (1, "", 1), result
+        assert fact in result.err
     assert not Path("policy-adopted.onnx").exists()

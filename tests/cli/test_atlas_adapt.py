@@ -76,12 +76,12 @@ def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
 
 
 def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
-    done = sami(
+    result = sami(
         *("adapt", "--env", "crippled-half-cheetah", "--model", cheetah, "--episodes", 2, "--out", "told"),
         *("--change", "crippled=none:3@20", "--change", "mass=1:1,damping=1@15"),
     )
-    assert (done.code, done.err) == (0, "")
-    assert "2 of 2 episodes were not over before the change" in done.prose
+    assert (result.code, result.err) == (0, "")
+    assert "2 of 2 episodes were not over before the change" in result.prose
     document = json.loads(Path("told/adaptation.json").read_text())
     change, control = document["changes"]
     assert change["change"] == "mass=1,damping=1,crippled=none:3@20"
@@ -123,9 +123,9 @@ def test_runs_tell_what_the_context_told(sami, plain):
     [row] = [json.loads(line) for line in sami("run", "--model", SHIPPED, "--episodes", 1, "--json").out.splitlines()]
     assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
     assert row["telemetry"]["phase"] in ("identifying", "settled", "re-adapting")
-    done = sami("run", "--model", SHIPPED, "--episodes", 1)
-    assert "phase       score   context moves" in done.out
-    assert row["telemetry"]["phase"] in done.out
+    result = sami("run", "--model", SHIPPED, "--episodes", 1)
+    assert "phase       score   context moves" in result.out
+    assert row["telemetry"]["phase"] in result.out
     old = sami("run", "--model", plain, "--episodes", 1)
     assert (old.code, "phase" in old.out, "success  context moves" in old.out) == (0, False, True)
     [bare] = [json.loads(line) for line in sami("run", "--model", plain, "--episodes", 1, "--json").out.splitlines()]
@@ -178,9 +178,9 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
 def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, contents, tmp_path, arguments, message):
     (tmp_path / "here" / "taken").write_text("mine")
     before = contents(tmp_path)
-    done = sami("adapt", *arguments)
-    assert (done.code, done.out) == (1, "")
-    assert message in done.err
+    result = sami("adapt", *arguments)
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
     assert contents(tmp_path) == before
 
 

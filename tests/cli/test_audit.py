@@ -33,9 +33,9 @@ def log(tmp_path, monkeypatch):
 
 def test_a_right_log_passes_and_the_network_fills_in_its_own_outputs(sami, log):
     log(lambda row: row)
-    done = sami("audit", "policy.onnx", "--contract", "my.json", "--log", "log.npz", "--json")
-    assert done.code == 0, done.err
-    report = json.loads(done.out)
+    result = sami("audit", "policy.onnx", "--contract", "my.json", "--log", "log.npz", "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     assert report["passed"]
     assert {term["term"]: term["status"] for term in report["terms"]}["last_action"] == "ok"
 
@@ -43,16 +43,16 @@ def test_a_right_log_passes_and_the_network_fills_in_its_own_outputs(sami, log):
 def test_a_wrong_log_fails_with_the_bugs_name_also_of_an_adopted_file(sami, log):
     log(lambda row: np.concatenate([-row[:2], row[2:]]))
     assert sami("adopt", "policy.onnx", "--contract", "my.json", "--out", "my.onnx").code == 0
-    done = sami("audit", "my.onnx", "--log", "log.npz")
-    assert done.code == 4
-    assert "fault    joint_angles: has the wrong sign" in done.out
-    assert "-> Check the direction of the axis or joint." in done.out
-    assert "1 of 4 terms have a fault" in done.out
+    result = sami("audit", "my.onnx", "--log", "log.npz")
+    assert result.code == 4
+    assert "fault    joint_angles: has the wrong sign" in result.out
+    assert "-> Check the direction of the axis or joint." in result.out
+    assert "1 of 4 terms have a fault" in result.out
 
 
 def test_a_log_that_is_not_there_gets_one_line(sami, log):
-    done = sami("audit", "policy.onnx", "--contract", "my.json", "--log", "none.npz")
-    assert done.code == 1
-    assert "none.npz cannot be read" in done.err
-    assert len(done.err.splitlines()) == 1
+    result = sami("audit", "policy.onnx", "--contract", "my.json", "--log", "none.npz")
+    assert result.code == 1
+    assert "none.npz cannot be read" in result.err
+    assert len(result.err.splitlines()) == 1
     assert Path("policy.onnx").exists()

@@ -32,13 +32,13 @@ def test_a_memoryless_file_is_run_recorded_replayed_and_verified(sami, memoryles
     assert replayed.code == 0, replayed.err
     assert "10 steps compared, none differs" in replayed.out
     assert sami("verify", memoryless).code == 0
-    done = sami("inspect", memoryless)
-    assert "atlas: none, because the policy infers no context" in done.out
+    outcome = sami("inspect", memoryless)
+    assert "atlas: none, because the policy infers no context" in outcome.out
 
 
 def test_its_episodes_have_no_phase_and_nothing_to_adapt(sami, memoryless):
-    done = sami("run", "--model", memoryless, "--episodes", 1, "--set", "steps=5", "--json")
-    row = json.loads(done.out.splitlines()[0])
+    result = sami("run", "--model", memoryless, "--episodes", 1, "--set", "steps=5", "--json")
+    row = json.loads(result.out.splitlines()[0])
     assert row["context"] == []
     assert {row["telemetry"][name] for name in ("phase", "adapted_at", "nearest", "score", "alarm_at")} == {None}
 

@@ -64,9 +64,9 @@ def test_training_leaves_a_finished_run(panda):
 def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, panda):
     document = json.loads((panda.run / "evaluation.json").read_text())
     assert list(document["sets"]) == ["training", "moderate", "extreme"]
-    done = sami("inspect", panda.model, "--json")
+    result = sami("inspect", panda.model, "--json")
     assert document.pop("agent_steps") == json.loads((panda.run / "run.json").read_text())["steps"]
-    assert json.loads(done.out)["evaluation"] == document
+    assert json.loads(result.out)["evaluation"] == document
 
 
 def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, panda, contents, short_panda):
@@ -75,9 +75,9 @@ def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, 
     of_run = sami("eval", "--run", panda.run, *arguments)
     of_model = sami("eval", "--model", panda.model, *arguments)
     assert contents(panda.run) == before
-    for done in (of_run, of_model):
-        assert (done.code, done.err) == (0, "")
-        result = json.loads(done.out)
+    for outcome in (of_run, of_model):
+        assert (outcome.code, outcome.err) == (0, "")
+        result = json.loads(outcome.out)
         assert [row["task_set"] for row in result["tasks"]] == ["training"] * 2
         assert {row["episodes"] for row in result["tasks"]} == {2}
     starts = [[row["solved_at_start"] for row in json.loads(d.out)["tasks"]] for d in (of_run, of_model)]
@@ -85,32 +85,32 @@ def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, 
 
 
 def test_evaluating_in_processes_prints_json_only(sami, panda, short_panda):
-    done = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 2, "--tasks", "training", "--json")
-    assert (done.code, done.err) == (0, "")
-    assert list(json.loads(done.out)["sets"]) == ["training"]
+    result = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 2, "--tasks", "training", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert list(json.loads(result.out)["sets"]) == ["training"]
 
 
 def test_evaluation_without_json_is_a_table(sami, panda, short_panda):
-    done = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 1, "--tasks", "training")
-    assert done.code == 0
-    assert "training (1 episodes per task, development seed)" in done.out
-    assert "above baseline" in done.out
+    result = sami("eval", "--model", panda.model, "--episodes", 1, "--on", 1, "--tasks", "training")
+    assert result.code == 0
+    assert "training (1 episodes per task, development seed)" in result.out
+    assert "above baseline" in result.out
 
 
 def test_an_evaluation_of_some_task_sets_says_that_the_run_does_not_keep_it(sami, run_copy, contents, short_panda):
     before = contents(run_copy)
-    done = sami("eval", "--run", run_copy, "--episodes", 1, "--on", 1, "--tasks", "training")
-    assert "evaluation.json is not written: it is of all task sets" in " ".join(done.out.split())
+    result = sami("eval", "--run", run_copy, "--episodes", 1, "--on", 1, "--tasks", "training")
+    assert "evaluation.json is not written: it is of all task sets" in " ".join(result.out.split())
     assert contents(run_copy) == before
 
 
 def test_export_writes_a_card_and_says_what_it_compared(sami, panda):
-    done = sami(
+    result = sami(
         "export", "--run", panda.run, "--out", "again.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
     )
-    assert done.code == 0
-    assert "parity with torch within 1e-5 over 64 steps" in done.out
-    assert "again.safetensors: " in done.out
+    assert result.code == 0
+    assert "parity with torch within 1e-5 over 64 steps" in result.out
+    assert "again.safetensors: " in result.out
     card = Path("again.md").read_text()
     assert card.startswith("# again\n\nSaTESAC on `panda`, seed 0")
     assert "| training |" in card
@@ -124,8 +124,8 @@ def test_an_early_checkpoint_of_a_finished_run_is_not_called_an_unfinished_run(s
     place = f"this is the run's checkpoint of step {checkpoint.name} of 7,000"
     assert f"{place} Next:" in sami("export", "--run", checkpoint, "--out", "early.onnx", *bare).prose
     (run_copy / "agent.zip").unlink()
-    done = sami("export", "--run", checkpoint, "--out", "again.onnx", *bare)
-    assert f"{place}; the run is not finished: export again at its end" in done.prose
+    result = sami("export", "--run", checkpoint, "--out", "again.onnx", *bare)
+    assert f"{place}; the run is not finished: export again at its end" in result.prose
 
 
 def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(sami, panda, small, tmp_path):
@@ -144,8 +144,8 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
         "fine",
         "-q",
     )
-    done = sami(*words, *small(exploration__warmup_steps=20, learning__train_every=20))
-    assert (done.code, done.err) == (0, "")
+    result = sami(*words, *small(exploration__warmup_steps=20, learning__train_every=20))
+    assert (result.code, result.err) == (0, "")
     config, facts = (json.loads(Path("fine", name).read_text()) for name in ("config.json", "run.json"))
     assert (config["env"], config["init"]["critic_updates"]) == ("panda", 0)
     assert 1 <= facts["recordings"]["episodes"] <= 2
@@ -156,19 +156,19 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
 
 
 def test_inspect_shows_signals_and_training(sami, panda):
-    done = sami("inspect", panda.model)
-    assert done.code == 0
-    assert "tiny: 25 Hz, 50 steps an episode" in done.out
-    assert "observation cube_position" in done.out
-    assert "training method: SaTESAC" in done.out
+    result = sami("inspect", panda.model)
+    assert result.code == 0
+    assert "tiny: 25 Hz, 50 steps an episode" in result.out
+    assert "observation cube_position" in result.out
+    assert "training method: SaTESAC" in result.out
     document = json.loads(sami("inspect", panda.model, "--json").out)
     assert document["golden"]["steps"] == 64
     assert "data" not in document["golden"]
 
 
 def test_verify_passes_what_export_wrote(sami, panda):
-    done = sami("verify", panda.model)
-    assert (done.code, done.out.splitlines()[-1]) == (0, "all 12 checks passed")
+    outcome = sami("verify", panda.model)
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "all 12 checks passed")
     result = json.loads(sami("verify", panda.model, "--json").out)
     assert result["passed"]
     assert all(check["passed"] for check in result["checks"])
@@ -176,14 +176,14 @@ def test_verify_passes_what_export_wrote(sami, panda):
 
 def test_run_really_runs_the_task_that_was_asked_for(sami, panda):
     arguments = ("run", "--model", panda.model, "--fix", "mass=10", "--fix", "friction=0.1", "--episodes", 2)
-    done = sami(*arguments, "--json")
-    assert (done.code, done.err) == (0, "")
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    result = sami(*arguments, "--json")
+    assert (result.code, result.err) == (0, "")
+    rows = [json.loads(line) for line in result.out.splitlines()]
     assert [(row["mass"], row["friction"]) for row in rows] == [(10.0, 0.1)] * 2
     assert [row["episode"] for row in rows] == [0, 1]
-    done = sami(*arguments)
-    assert "2 episodes" in done.out
-    lines = done.out.splitlines()
+    result = sami(*arguments)
+    assert "2 episodes" in result.out
+    lines = result.out.splitlines()
     first = next(number for number, line in enumerate(lines) if line.endswith("context moves")) + 1
     assert lines[first].split()[:2] == ["10", "0.1"]
     same = [
@@ -196,8 +196,8 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, panda):
 def test_run_draws_from_the_task_set_that_was_asked_for(sami, panda, task_set):
     from sami_train.envs.panda.tasks import PANDA_TASKS
 
-    done = sami("run", "--model", panda.model, "--tasks", task_set, "--episodes", 3, "--json")
-    episodes = [json.loads(line) for line in done.out.splitlines()]
+    result = sami("run", "--model", panda.model, "--tasks", task_set, "--episodes", 3, "--json")
+    episodes = [json.loads(line) for line in result.out.splitlines()]
     assert all({name: row[name] for name in ("mass", "friction")} in PANDA_TASKS.sets[task_set] for row in episodes)
 
 
@@ -205,8 +205,8 @@ def test_render_gif_writes_a_film(sami, rewritten):
     from PIL import Image
 
     model = rewritten(lambda contract: contract.update(episode_steps=6))
-    done = sami("run", "--model", model, "--episodes", 1, "--seed", 3, "--render", "film.gif")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "wrote film.gif")
+    result = sami("run", "--model", model, "--episodes", 1, "--seed", 3, "--render", "film.gif")
+    assert (result.code, result.out.splitlines()[-1]) == (0, "wrote film.gif")
     with Image.open("film.gif") as film:
         assert (film.format, film.n_frames) == ("GIF", 6)
 
@@ -227,11 +227,11 @@ for words in ([], *([name] for name in {COMMANDS!r})):
 heavy = ("torch", "stable_baselines3", "onnxruntime", "onnx", "pybullet", "sami_train", "sami_runtime")
 print("LOADED", [name for name in heavy if name in sys.modules])
 """
-    done = python(script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "LOADED []"
-    assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    process = python(script, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[-1] == "LOADED []"
+    assert process.stdout.count("Usage: ") == 1 + len(COMMANDS)
+    assert max(map(len, process.stdout.splitlines())) <= 80
 
 
 def test_help_groups_the_commands_by_what_they_are_for(sami):
@@ -262,23 +262,23 @@ from sami_cli.app import main
 sys.argv[0] = "sami"
 main()
 """
-    done = python(script, "run", "--model", panda.model, "--episodes", "2", "--json", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line)["episode"] for line in done.stdout.splitlines()] == [0, 1]
+    process = python(script, "run", "--model", panda.model, "--episodes", "2", "--json", cwd=tmp_path)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert [json.loads(line)["episode"] for line in process.stdout.splitlines()] == [0, 1]
 
 
 def test_learning_rates_that_never_fall_train_to_the_end(garbage_collected, sami, small):
-    done = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
-    assert (done.code, done.err) == (0, "")
+    result = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.parametrize("command", ["demo", "train"])
 def test_a_missing_module_names_the_extra_of_the_command(command, tmp_path, monkeypatch):
     script = "import sys; sys.modules['gymnasium'] = None; from sami_cli.app import main; main()"
-    done = python(script, command, cwd=tmp_path)
-    assert done.returncode == 1
+    process = python(script, command, cwd=tmp_path)
+    assert process.returncode == 1
     monkeypatch.chdir(tmp_path)
-    assert f"(install it with: {install_hint(command)})" in done.stderr
+    assert f"(install it with: {install_hint(command)})" in process.stderr
 
 
 def test_the_demo_needs_no_mujoco_where_pybullet_simulates():

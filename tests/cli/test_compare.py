@@ -53,8 +53,8 @@ def sweep(study, tmp_path, monkeypatch):
 
 def test_it_prints_a_table_for_each_set_and_one_for_what_sance_brings(sami, sweep, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    done = sami("compare", "sweep")
-    assert done.code == 0
+    result = sami("compare", "sweep")
+    assert result.code == 0
     for words in (
         "training: success, 6 tasks, 100 episodes per task",
         "moderate: success, ",
@@ -64,13 +64,13 @@ def test_it_prints_a_table_for_each_set_and_one_for_what_sance_brings(sami, swee
         "0.50 ± 0.22",
         "2 seeds: p < 0.05 needs",
     ):
-        assert words in done.out
+        assert words in result.out
 
 
 def test_json_is_all_that_is_printed_and_holds_every_pair(sami, sweep):
-    done = sami("compare", "sweep", "--json")
-    assert (done.code, done.err) == (0, "")
-    data = json.loads(done.out)
+    result = sami("compare", "sweep", "--json")
+    assert (result.code, result.err) == (0, "")
+    data = json.loads(result.out)
     assert [group["label"] for group in data["groups"]] == [
         "TESAC",
         "SaTESAC trajectories=16",
@@ -88,8 +88,8 @@ def test_json_is_all_that_is_printed_and_holds_every_pair(sami, sweep):
 
 
 def test_a_single_run_is_shown_without_an_interval(sami, sweep, monkeypatch):
-    done = sami("compare", "sweep/tesac-0", "--json")
-    data = json.loads(done.out)
+    result = sami("compare", "sweep/tesac-0", "--json")
+    data = json.loads(result.out)
     assert data["cautions"] == ["One seed only, so neither deviation nor interval: TESAC."]
     assert data["results"][0]["mean"] == {"value": pytest.approx(0.8), "low": None, "high": None}
     monkeypatch.setenv("COLUMNS", "160")
@@ -136,9 +136,9 @@ def test_an_earlier_report_is_replaced_only_with_force_and_other_files_stay(sami
     for name in ("notes.md", "by_key.png", "report.md"):
         (out / name).write_text("earlier")
     before = contents(out)
-    done = sami("compare", "sweep/tesac-0", "--out", "report")
-    assert (done.code, done.out) == (1, "")
-    assert "report is not empty; choose another --out, or replace an earlier report with --force." in done.err
+    result = sami("compare", "sweep/tesac-0", "--out", "report")
+    assert (result.code, result.out) == (1, "")
+    assert "report is not empty; choose another --out, or replace an earlier report with --force." in result.err
     assert contents(out) == before
     assert sami("compare", "sweep/tesac-0", "--out", "report", "--force").code == 0
     assert (out / "notes.md").read_text() == "earlier"
@@ -160,17 +160,17 @@ def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, sweep, tmp_pat
     made_run(tmp_path / "here" / "copy", "tesac", 0)
     before = contents(tmp_path)
     words = arguments.split() if "--out" in arguments else [*arguments.split(), "--out", "report"]
-    done = sami("compare", *words)
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("sami: ")
-    assert message in done.err
+    result = sami("compare", *words)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("sami: ")
+    assert message in result.err
     assert contents(tmp_path) == before
 
 
 def test_no_run_is_wrong_usage(sami):
-    done = sami("compare")
-    assert (done.code, done.out) == (2, "")
-    assert "Usage: " in done.err
+    result = sami("compare")
+    assert (result.code, result.out) == (2, "")
+    assert "Usage: " in result.err
 
 
 @pytest.mark.parametrize(("module", "options"), [("arch", []), ("matplotlib", ["--out", "report"])])
@@ -181,9 +181,9 @@ def test_a_missing_extra_is_named_before_anything_is_written(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     before = contents(tmp_path)
-    done = sami("compare", "sweep", *options)
-    assert (done.code, done.out) == (1, "")
-    assert f"(install it with: {install_hint('report')})" in done.err
+    result = sami("compare", "sweep", *options)
+    assert (result.code, result.out) == (1, "")
+    assert f"(install it with: {install_hint('report')})" in result.err
     assert contents(tmp_path) == before
 
 
@@ -199,16 +199,16 @@ except SystemExit as end:
 assert not {"torch", "stable_baselines3", "onnx"} & sys.modules.keys()
 """
     command = [sys.executable, "-W", "error", "-c", script, "compare", "sweep/tesac-0", "--out", "report", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path / "here")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["env"] == "panda"
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path / "here")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert json.loads(process.stdout)["env"] == "panda"
     assert (tmp_path / "here" / "report" / "report.md").is_file()
 
 
 def test_gathered_runs_compare_as_their_folders_do(sami, sweep, tmp_path):
     of_folders = json.loads(sami("compare", "sweep", "--json").out)
-    done = sami("gather", "sweep", "--out", "kept/runs.jsonl")
-    assert (done.code, done.out, done.err) == (0, "wrote kept/runs.jsonl: 6 runs\n", "")
+    result = sami("gather", "sweep", "--out", "kept/runs.jsonl")
+    assert (result.code, result.out, result.err) == (0, "wrote kept/runs.jsonl: 6 runs\n", "")
     shutil.rmtree(tmp_path / "here" / "sweep")
     of_lines = json.loads(sami("compare", "kept", "--json").out)
     assert of_lines["groups"][0].pop("runs") == ["kept/runs.jsonl:tesac-0", "kept/runs.jsonl:tesac-1"]
@@ -223,21 +223,21 @@ def test_gathered_runs_compare_as_their_folders_do(sami, sweep, tmp_path):
 def test_gathering_replaces_a_file_only_with_force(sami, sweep, tmp_path, contents):
     assert sami("gather", "sweep:tesac-0", "--out", "kept/runs.jsonl").out == "wrote kept/runs.jsonl: 1 run\n"
     before = contents(tmp_path)
-    done = sami("gather", "sweep", "--out", "kept/runs.jsonl")
-    assert (done.code, done.out) == (1, "")
-    assert "kept/runs.jsonl exists; choose another name, or replace it with --force." in done.err
+    result = sami("gather", "sweep", "--out", "kept/runs.jsonl")
+    assert (result.code, result.out) == (1, "")
+    assert "kept/runs.jsonl exists; choose another name, or replace it with --force." in result.err
     assert contents(tmp_path) == before
-    done = sami("gather", "kept", "sweep:*-1", "--out", "kept/runs.jsonl", "--force")
-    assert done.out == "wrote kept/runs.jsonl: 4 runs\n"
+    result = sami("gather", "kept", "sweep:*-1", "--out", "kept/runs.jsonl", "--force")
+    assert result.out == "wrote kept/runs.jsonl: 4 runs\n"
 
 
 def test_a_line_without_evaluation_is_told_what_brings_one(sami, sweep, tmp_path):
     (tmp_path / "here" / "sweep" / "tesac-0" / "evaluation.json").unlink()
-    done = sami("gather", "sweep:tesac-*", "--out", "kept/runs.jsonl")
-    assert done.out == "wrote kept/runs.jsonl: 2 runs, 1 without an evaluation\n"
-    done = sami("compare", "kept")
-    assert done.code == 1
+    result = sami("gather", "sweep:tesac-*", "--out", "kept/runs.jsonl")
+    assert result.out == "wrote kept/runs.jsonl: 2 runs, 1 without an evaluation\n"
+    result = sami("compare", "kept")
+    assert result.code == 1
     assert (
-        "runs without an evaluation, 1 of 2: kept/runs.jsonl:tesac-0. Evaluate first: sami eval --run RUN" in done.err
+        "runs without an evaluation, 1 of 2: kept/runs.jsonl:tesac-0. Evaluate first: sami eval --run RUN" in result.err
     )
-    assert "and then sami gather RUN... --out kept/runs.jsonl --force" in done.err
+    assert "and then sami gather RUN... --out kept/runs.jsonl --force" in result.err

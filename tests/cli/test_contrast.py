@@ -8,9 +8,9 @@ import pytest
 
 def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(sami, panda):
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200")
-    done = sami("contrast", panda.run, "--method", "ccm,satesac", *few, "--json")
-    assert done.code == 0, done.err
-    document = json.loads(done.out)
+    outcome = sami("contrast", panda.run, "--method", "ccm,satesac", *few, "--json")
+    assert outcome.code == 0, outcome.err
+    document = json.loads(outcome.out)
     result = document["ceilings"]
     assert [(item["stage"], item["method"]) for item in result] == [
         (stage, method) for stage in ("early", "middle", "late") for method in ("ccm", "satesac")
@@ -24,8 +24,8 @@ def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(s
 
 
 def test_the_table_tells_what_training_reached_beside_what_it_could(sami, panda):
-    done = sami("contrast", panda.run, "--method", "satesac", "--set", "losses=200")
-    assert done.code == 0, done.err
+    result = sami("contrast", panda.run, "--method", "satesac", "--set", "losses=200")
+    assert result.code == 0, result.err
     for word in (
         "largest bound alone",
         "early",
@@ -36,7 +36,7 @@ def test_the_table_tells_what_training_reached_beside_what_it_could(sami, panda)
         "A constant encoder has 0.",
         "-: nothing to compare",
     ):
-        assert word in done.prose
+        assert word in result.prose
 
 
 def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(sami, run_copy):
@@ -45,9 +45,9 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
     checkpoint.rename(checkpoint.with_name(str(last)))
     lines = [{"step": step, "contrast/bound": step, "contrast/k": 2.0} for step in range(10, last + 1, 10)]
     (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = sami("contrast", run_copy, "--method", "satesac", "--set", "losses=200", "--json")
-    assert done.code == 0, done.err
-    early, middle, late = (bound["realised"] for bound in json.loads(done.out)["ceilings"])
+    result = sami("contrast", run_copy, "--method", "satesac", "--set", "losses=200", "--json")
+    assert result.code == 0, result.err
+    early, middle, late = (bound["realised"] for bound in json.loads(result.out)["ceilings"])
     assert first < early <= middle < late <= last
 
 
@@ -55,9 +55,9 @@ def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, s
     options = (*small(network__hidden_size=16), "--out", "bare", "-q")
     assert sami("train", "--method", "sac", "--steps", 700, *options).code == 0
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200", "--json")
-    done = sami("contrast", "bare", "--method", "ccm", *few)
-    assert done.code == 0, done.err
-    assert {bound["losses"] for bound in json.loads(done.out)["ceilings"]} == {200}
+    result = sami("contrast", "bare", "--method", "ccm", *few)
+    assert result.code == 0, result.err
+    assert {bound["losses"] for bound in json.loads(result.out)["ceilings"]} == {200}
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, s
     ],
 )
 def test_what_cannot_be_contrasted_is_refused(sami, panda, options, message):
-    done = sami("contrast", panda.run, *options.split())
-    assert done.code == 1
-    assert message in done.err
+    result = sami("contrast", panda.run, *options.split())
+    assert result.code == 1
+    assert message in result.err
 
 
 def test_a_run_without_its_buffer_says_what_is_missing(sami, run_copy):
     for buffer in (run_copy / "checkpoints").glob("*/buffer.npz"):
         buffer.unlink()
-    done = sami("contrast", run_copy)
-    assert done.code == 1
-    assert "has no checkpoint with a buffer" in done.err
+    result = sami("contrast", run_copy)
+    assert result.code == 1
+    assert "has no checkpoint with a buffer" in result.err

@@ -15,10 +15,10 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, panda, tmp_
     message = sami("inspect", path).out
     assert "seen: not recorded; `sami describe` measures what training saw" in message
     assert "frame: table's frame" in message, "export tells what the environment knows"
-    done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
-    assert (done.code, done.err) == (0, "")
-    assert "copy.onnx has training ranges now, from " in done.prose
-    assert done.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
+    result = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
+    assert (result.code, result.err) == (0, "")
+    assert "copy.onnx has training ranges now, from " in result.prose
+    assert result.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
     before, after = read_artifact(panda.model).contract, read_artifact(path).contract
     assert after.model_copy(update={"training_ranges": None}) == before
     assert sami("verify", path).code == 0
@@ -48,8 +48,8 @@ def test_export_measures_it_as_well(sami, panda, monkeypatch, short_panda):
         "--set",
         "atlas_episodes=0",
     )
-    done = sami(*arguments, "--set", "seen_episodes=6")
-    assert (done.code, "sami describe" in done.out) == (0, False)
+    result = sami(*arguments, "--set", "seen_episodes=6")
+    assert (result.code, "sami describe" in result.out) == (0, False)
     contract = read_artifact("new.onnx").contract
     assert contract.training_ranges.episodes == 6
     assert contract.training_ranges.responses is not None

@@ -14,9 +14,9 @@ MAIN = "from sami_cli.app import main; main()"
 
 
 def test_the_doctor_prints_findings_and_a_count(sami):
-    done = sami("doctor")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    result = sami("doctor")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
     assert [line for line in lines if line.startswith("ok    onnxruntime build   onnxruntime")]
     assert lines[-1].startswith("0 failed, ")
     document = json.loads(sami("doctor", "--json").out)
@@ -31,13 +31,13 @@ def test_two_builds_of_onnxruntime_fail_and_are_told_how_to_become_one(tmp_path)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 1.31.1\n")
     (record / "top_level.txt").write_text("onnxruntime\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", MAIN, "doctor"], capture_output=True, text=True, timeout=60, env=environment
     )
-    assert done.returncode == 1
-    assert "fail  onnxruntime build" in done.stdout
+    assert process.returncode == 1
+    assert "fail  onnxruntime build" in process.stdout
     assert f"{pip()} uninstall -y onnxruntime onnxruntime-gpu; then {install_hint('cpu')}" in " ".join(
-        done.stdout.split()
+        process.stdout.split()
     )
 
 
@@ -47,9 +47,9 @@ TORCH = ["torch, eager", "stable-baselines3 predict"]
 
 
 def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, panda):
-    done = sami("bench", panda.model, "--seconds", 0.05, "--json")
-    assert (done.code, done.err) == (0, "")
-    document = json.loads(done.out)
+    result = sami("bench", panda.model, "--seconds", 0.05, "--json")
+    assert (result.code, result.err) == (0, "")
+    document = json.loads(result.out)
     assert [pace["pace"] for pace in document["paces"]] == PACES
     assert [list(pace["us"]) for pace in document["paces"]] == [SESSION + TORCH] + [
         [*SESSION, "Session.step after prewarm()", *TORCH]
@@ -63,19 +63,19 @@ def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, pand
 
 
 def test_bench_prints_its_method_and_says_what_policy_torch_steps(sami, panda):
-    done = sami("bench", panda.model, "--seconds", 0.05)
-    assert (done.code, done.err) == (0, "")
-    assert "the call alone, on arrays bound once" in done.prose
-    assert "torch and predict step a policy of the same shape with new weights" in done.prose
-    assert [line for line in done.out.splitlines() if line.startswith("paced at 1000 Hz")]
+    result = sami("bench", panda.model, "--seconds", 0.05)
+    assert (result.code, result.err) == (0, "")
+    assert "the call alone, on arrays bound once" in result.prose
+    assert "torch and predict step a policy of the same shape with new weights" in result.prose
+    assert [line for line in result.out.splitlines() if line.startswith("paced at 1000 Hz")]
 
 
 def test_bench_works_without_torch_and_says_so(panda, tmp_path):
     script = f"import sys; sys.modules['torch'] = None; {MAIN}"
     command = [sys.executable, "-c", script, "bench", str(panda.model), "--seconds", "0.05", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    document = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (process.returncode, process.stderr) == (0, "")
+    document = json.loads(process.stdout)
     assert document["torch"] == "torch and predict are left out: torch is not installed."
     assert list(document["paces"][0]["us"]) == SESSION
 
@@ -83,17 +83,17 @@ def test_bench_works_without_torch_and_says_so(panda, tmp_path):
 def test_a_soak_says_whether_memory_stayed(sami, panda, tmp_path):
     """In a process of its own: the memory of this one is that of all tests so far, too."""
     command = [sys.executable, "-c", MAIN, "bench", str(panda.model), "--soak", "2000", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
-    assert json.loads(done.stdout)["flat"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
+    assert json.loads(process.stdout)["flat"]
     output = sami("bench", panda.model, "--soak", "200").out
     assert output.startswith("200 steps, each with executed() and prewarm(): resident memory grew by ")
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])
 def test_a_provider_that_is_not_there_is_one_message(sami, panda, command):
-    done = sami(command, panda.model, "--provider", "cdua")
-    assert (done.code, done.out) == (1, "")
-    assert "unknown execution provider 'cdua'" in done.err
+    result = sami(command, panda.model, "--provider", "cdua")
+    assert (result.code, result.out) == (1, "")
+    assert "unknown execution provider 'cdua'" in result.err
 
 
 def test_verify_says_which_provider_it_checked(sami, panda):

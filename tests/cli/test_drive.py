@@ -65,9 +65,9 @@ def robot_file(text="", start=START, name="robot.toml"):
     return name
 
 
-def checks_of(done):
+def checks_of(result):
     """State and note of each check that was printed, by its name."""
-    lines = done.out.replace("\n" + " " * 7, " ").splitlines()[:-1]
+    lines = result.out.replace("\n" + " " * 7, " ").splitlines()[:-1]
     return {line[7:].partition(": ")[0]: (line[:7].strip(), line[7:].partition(": ")[2]) for line in lines}
 
 
@@ -78,10 +78,10 @@ def test_a_robot_is_driven_by_one_file_whose_paths_are_relative_to_it(sami):
     Path("arm/settings.toml").write_text("offset = 0.0")
     text = 'settings = "settings.toml"\nlimits = "limits.toml"\nrecord = "{time}.mcap"\nsteps = 5\nepisodes = 2\n'
     robot_file(text, START.replace(":make", ":settled"), "arm/robot.toml")
-    done = sami("drive", "arm/robot.toml", "--set", "steps=3", "--json")
-    assert (done.code, done.errors) == (0, "")
-    assert [line.split(":")[1] for line in done.err.splitlines()] == [" no watchdog"]
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    result = sami("drive", "arm/robot.toml", "--set", "steps=3", "--json")
+    assert (result.code, result.errors) == (0, "")
+    assert [line.split(":")[1] for line in result.err.splitlines()] == [" no watchdog"]
+    rows = [json.loads(line) for line in result.out.splitlines()]
     assert [row["steps"] for row in rows] == [3, 3]
     assert len(Path("written.txt").read_text().splitlines()) == 6
     (recorded,) = Path("arm").glob("20*T*Z.mcap")
@@ -92,10 +92,10 @@ def test_a_file_as_json_and_an_option_that_overrides_it(sami):
     values = {"version": 1, "model": "nothing", "adapter": "my_robot:make", "limits": {"rest": 0.0}, "steps": 9}
     values["shadow"] = "panda-satesac"
     Path("robot.json").write_text(json.dumps(values))
-    done = sami(
+    result = sami(
         "drive", "robot.json", "--set", "model=panda-satesac", "--set", "steps=2", "--record", "r.mcap", "--dry-run"
     )
-    assert (done.code, done.errors, "2 acted" in done.out, "shadow: " in done.out) == (0, "", True, True)
+    assert (result.code, result.errors, "2 acted" in result.out, "shadow: " in result.out) == (0, "", True, True)
     assert (Path("r.mcap").exists(), Path("written.txt").exists()) == (True, False)
 
 
@@ -136,11 +136,11 @@ def test_a_file_as_json_and_an_option_that_overrides_it(sami):
 )
 def test_a_bad_file_is_refused_in_one_line_before_anything_moves(sami, text, message):
     robot_file(text, start="")
-    done = sami("drive", "robot.toml")
-    assert (done.code, done.out) == (1, "")
-    assert message in done.errors
-    assert done.errors.startswith("sami: ")
-    assert len(done.errors.splitlines()) == 1
+    result = sami("drive", "robot.toml")
+    assert (result.code, result.out) == (1, "")
+    assert message in result.errors
+    assert result.errors.startswith("sami: ")
+    assert len(result.errors.splitlines()) == 1
     assert [name for name in ("stopped.txt", "new.mcap") if Path(name).exists()] == []
 
 
@@ -149,14 +149,14 @@ def test_a_check_does_everything_but_move(sami):
     digest = hashlib.sha256(shipped_models()["panda-satesac"].read_bytes()).hexdigest()
     text = f'expect_sha256 = "{digest}"\nwatchdog_s = 0.5\nrecord = "r.mcap"\nlimits = {{rest = 0.0}}\n'
     robot_file(text, START.replace("make", "careful"))
-    done = sami("drive", "robot.toml", "--check")
-    assert (done.code, done.err) == (0, "")
-    checks = checks_of(done)
+    result = sami("drive", "robot.toml", "--check")
+    assert (result.code, result.err) == (0, "")
+    checks = checks_of(result)
     names = ["file", "model", "recording", "evidence", "limits", "host", "watchdog", "adapter", "fit", "observation"]
     assert list(checks) == [*names, "watchdog again", "close"]
     assert {state for state, _ in checks.values()} == {"ok"}
     assert digest in checks["model"][1]
-    assert done.out.splitlines()[-1] == "robot.toml: 0 of 12 checks failed; no action was written"
+    assert result.out.splitlines()[-1] == "robot.toml: 0 of 12 checks failed; no action was written"
     assert not [name for name in ("moved.txt", "written.txt", "emergency.txt", "r.mcap") if Path(name).exists()]
 
 
@@ -190,9 +190,9 @@ def test_a_check_that_fails_says_what_is_wrong_and_exits_with_4(sami, text, fact
     Path("there.mcap").touch()
     Path("my_robot.py").write_text(ROBOT + MOVES)
     robot_file(text, START.replace("make", factory))
-    done = sami("drive", "robot.toml", "--check")
-    wrong = {name: note for name, (state, note) in checks_of(done).items() if state == "WRONG"}
-    assert (done.code, [*wrong]) == (4, [check]), done.out
+    result = sami("drive", "robot.toml", "--check")
+    wrong = {name: note for name, (state, note) in checks_of(result).items() if state == "WRONG"}
+    assert (result.code, [*wrong]) == (4, [check]), result.out
     assert message in wrong[check]
     assert not Path("written.txt").exists()
     assert Path("there.mcap").stat().st_size == 0
@@ -201,10 +201,10 @@ def test_a_check_that_fails_says_what_is_wrong_and_exits_with_4(sami, text, fact
 def test_a_check_warns_of_what_is_missing_and_does_not_judge_what_needs_a_reset(sami):
     Path("my_robot.py").write_text(ROBOT + MOVES)
     robot_file("", START.replace("make", "shy"))
-    done = sami("drive", "robot.toml", "--check", "--json")
-    document = json.loads(done.out)
+    result = sami("drive", "robot.toml", "--check", "--json")
+    document = json.loads(result.out)
     states = {check["name"]: check["state"] for check in document["checks"]}
-    assert (done.code, document["wrong"]) == (0, 0)
+    assert (result.code, document["wrong"]) == (0, 0)
     assert (states["limits"], states["watchdog"], states["observation"]) == ("warn", "warn", "--")
     (note,) = [check["note"] for check in document["checks"] if check["name"] == "observation"]
     assert "none before a reset, which may move the robot (nothing was asked for yet); --dry-run resets" in note
@@ -223,9 +223,9 @@ def test_a_check_warns_of_what_is_missing_and_does_not_judge_what_needs_a_reset(
     ],
 )
 def test_keys_of_a_run_are_refused_by_name(sami, options, message):
-    done = sami("run", "--env", "panda", *options)
-    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
-    assert message in done.err
+    result = sami("run", "--env", "panda", *options)
+    assert (result.code, result.out, len(result.err.splitlines())) == (1, "", 1)
+    assert message in result.err
 
 
 def test_a_simulator_takes_keys_and_features_by_name(sami):
@@ -233,7 +233,7 @@ def test_a_simulator_takes_keys_and_features_by_name(sami):
         sami("run", "--env", "panda", "--episodes", 1, "--set", "steps=2", "--json", "--fix", "mass=3", *options)
         for options in (("--set", "seed=4"), ("--seed", 4))
     ]
-    first, second = (json.loads(done.out) for done in same)
+    first, second = (json.loads(result.out) for result in same)
     assert (first["mass"], first["context"], first["steps"]) == (second["mass"], second["context"], second["steps"])
 
 
@@ -267,22 +267,24 @@ def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
 def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
     robot_file('evidence = "log.jsonl"\nsteps = 5\nepisodes = 2\n[limits]\nrest = 0.0\nrate = 0.001\n')
     assert sami("drive", "robot.toml").code == 0
-    done = sami("verify-log", "log.jsonl", "--json")
-    log = json.loads(done.out)
+    result = sami("verify-log", "log.jsonl", "--json")
+    log = json.loads(result.out)
     digest = hashlib.sha256(shipped_models()["panda-satesac"].read_bytes()).hexdigest()
-    assert (done.code, log["complete"], log["model"]["sha256"]) == (0, True, digest)
+    assert (result.code, log["complete"], log["model"]["sha256"]) == (0, True, digest)
     assert [(row["ended"], row["steps"]) for row in log["episodes"]] == [("steps", 5), ("steps", 5)]
     assert log["counts"]["ticks"] == 10
     assert log["counts"]["rate dx"] > 0
     text = Path("log.jsonl").read_text()
     Path("log.jsonl").write_text(text.replace("rate dx", "rate dy"))
-    done = sami("verify-log", "log.jsonl")
-    assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
+    result = sami("verify-log", "log.jsonl")
+    assert (result.code, "was changed: its hash is another one" in result.out) == (4, True)
     assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
     Path("bad.key").write_text("no key")
     for name, fault in (("no.key", "cannot be read: No such file"), ("bad.key", "is no private key")):
-        done = sami("drive", "robot.toml", "--set", "evidence=signed.jsonl", "--set", f"evidence_key={name}")
-        assert (done.code, done.errors.startswith(f"sami: {name} {fault}")) == (1, True), "before anything is written"
+        result = sami("drive", "robot.toml", "--set", "evidence=signed.jsonl", "--set", f"evidence_key={name}")
+        assert (result.code, result.errors.startswith(f"sami: {name} {fault}")) == (1, True), (
+            "before anything is written"
+        )
         assert not Path("signed.jsonl").exists()
     assert len(Path("written.txt").read_text().splitlines()) == 10
 
@@ -297,9 +299,9 @@ def test_the_hand_over_is_printed_by_a_check_driven_and_logged_and_a_refusal_say
     stages = [line.split(" step")[0] for line in sami("verify-log", "slow.jsonl").out.splitlines() if "stage" in line]
     assert stages == ["stage none - damp", "stage damp - home", "stage home - policy", "stage policy - damp"]
     robot_file(start.format("fast", 0.05))
-    done = sami("drive", "robot.toml")
+    result = sami("drive", "robot.toml")
     reason = "home to policy is refused: velocity: ee_velocity.x is 0.1 m/s, allowed are 0.05"
-    assert (done.code, reason in done.errors) == (3, True)
+    assert (result.code, reason in result.errors) == (3, True)
     assert reason in sami("verify-log", "fast.jsonl", "--json").out
     robot_file("[limits]\nrest = 0.0\n[handover]\n")
     assert "[handover] needs limits with rest and blend_in_s" in sami("drive", "robot.toml").errors

@@ -12,18 +12,18 @@ import pytest
 )
 def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tmp_path, words):
     before = contents(tmp_path)
-    done = sami("train", "--dry-run", *words.split())
-    assert (done.code, done.err) == (0, "")
+    result = sami("train", "--dry-run", *words.split())
+    assert (result.code, result.err) == (0, "")
     document = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
     assert contents(tmp_path) == before
     for section in ("network", "learning", "contrast", "collection", "exploration", "with_profile"):
-        assert [key for key in document["config"][section] if f" {section}.{key} " not in done.out] == []
+        assert [key for key in document["config"][section] if f" {section}.{key} " not in result.out] == []
     for follow in document["follows"]:
         section, _, key = follow["key"].rpartition(".")
         assert (document["config"][section] if section else document["config"])[key] == follow["value"]
         assert follow["why"]
-    assert f"{document['updates']:,} updates" in done.out
-    assert "Nothing was started." in done.out
+    assert f"{document['updates']:,} updates" in result.out
+    assert "Nothing was started." in result.out
 
 
 def test_a_dry_run_tells_what_the_true_state_takes_of_the_buffers_memory(sami):
@@ -54,16 +54,16 @@ def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, c
 
 @pytest.mark.parametrize("words", ["--json", "--dry-run --resume run", "--resume run --json"])
 def test_what_a_dry_run_does_not_go_with_is_wrong_usage(sami, words):
-    done = sami("train", *words.split())
-    assert (done.code, done.out) == (2, "")
+    result = sami("train", *words.split())
+    assert (result.code, result.out) == (2, "")
 
 
 def test_a_run_that_teaches_nothing_is_refused_before_anything_is_made(sami, contents, tmp_path):
     before = contents(tmp_path)
     for command in ("train", "train --dry-run", "sweep --out sweep"):
-        done = sami(*command.split(), "--steps", 3000)
-        assert (done.code, done.out) == (1, "")
-        assert "steps is 3,000 and exploration.warmup_steps 6,000: the run would learn nothing" in done.err
+        result = sami(*command.split(), "--steps", 3000)
+        assert (result.code, result.out) == (1, "")
+        assert "steps is 3,000 and exploration.warmup_steps 6,000: the run would learn nothing" in result.err
     assert contents(tmp_path) == before
 
 
@@ -89,10 +89,10 @@ def test_a_policy_that_has_not_learned_is_exported_only_with_force_and_says_so(s
         "--set",
         "seen_episodes=0",
     )
-    done = sami(*export)
-    assert done.code == 1
-    assert "is untrained: 7" in done.err
-    assert "0 updates; it acts at random. Train it for longer, or export it anyway with --force." in done.err
+    result = sami(*export)
+    assert result.code == 1
+    assert "is untrained: 7" in result.err
+    assert "0 updates; it acts at random. Train it for longer, or export it anyway with --force." in result.err
     assert not list(Path().iterdir())
     assert sami(*export, "--force").code == 0
     assert "**It has not learned: 0 updates.**" in Path("idle.md").read_text(encoding="utf-8")

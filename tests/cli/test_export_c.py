@@ -11,16 +11,16 @@ def export(sami, *options):
 
 def test_a_header_and_a_source_are_written_with_the_limits_of_a_file_and_not_replaced_unasked(sami):
     Path("limits.toml").write_text("rest = 0.0\nrate = 1.5\n")
-    done = export(sami, "--set", "limits=limits.toml")
-    assert (done.code, done.errors) == (0, "")
-    assert "wrote policy/panda_satesac.hpp: " in done.out
+    result = export(sami, "--set", "limits=limits.toml")
+    assert (result.code, result.errors) == (0, "")
+    assert "wrote policy/panda_satesac.hpp: " in result.out
     header, source = (Path("policy", f"panda_satesac.{kind}").read_text() for kind in ("hpp", "cpp"))
     assert "limits.rate = " in header
     assert "1.5" in next(line for line in header.splitlines() if "limits.rate = " in line)
     assert "written by `sami export --c`" in source
-    done = export(sami)
-    assert done.code == 1
-    assert "exists" in done.errors
+    result = export(sami)
+    assert result.code == 1
+    assert "exists" in result.errors
     assert Path("policy/panda_satesac.hpp").read_text() == header
 
 
@@ -35,7 +35,7 @@ def test_a_header_and_a_source_are_written_with_the_limits_of_a_file_and_not_rep
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_written(sami, options, code, message):
     Path("known.toml").write_text('known = { "ee_position.z" = 0.2 }\n')
-    done = export(sami, *options)
-    assert done.code == code
-    assert message in " ".join((done.errors + done.err).split())
+    result = export(sami, *options)
+    assert result.code == code
+    assert message in " ".join((result.errors + result.err).split())
     assert not Path("policy").exists()

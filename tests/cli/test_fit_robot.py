@@ -24,13 +24,13 @@ def recording(sami, tmp_path):
 
 
 def test_a_model_and_a_file_to_train_with_are_written_and_accepted(sami, recording):
-    done = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
-    assert (done.code, done.err) == (0, "")
-    assert "wrote fitted.xml and fitted.toml" in done.out
-    assert "Replay error of 4 windows that were held out: nominal 0.0" in done.prose
-    [row] = [line for line in done.out.splitlines() if "bias" in line and line.lstrip().startswith("base")]
+    result = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
+    assert (result.code, result.err) == (0, "")
+    assert "wrote fitted.xml and fitted.toml" in result.out
+    assert "Replay error of 4 windows that were held out: nominal 0.0" in result.prose
+    [row] = [line for line in result.out.splitlines() if "bias" in line and line.lstrip().startswith("base")]
     assert "not identifiable" in row
-    following = done.out.splitlines()[-1].removeprefix("Next: sami ").split()
+    following = result.out.splitlines()[-1].removeprefix("Next: sami ").split()
     assert sami(*following, "--dry-run").code == 0
     again = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
     assert (again.code, "fitted.xml exists" in again.err) == (1, True)
@@ -47,17 +47,17 @@ def test_what_cannot_be_written_or_would_count_twice_is_refused_before_anything_
         ([recording, recording], f"{recording} {twice}"),
         ([recording, "link.mcap", "--out", "fitted.xml"], twice),
     ):
-        done = sami("fit-robot", "robot.toml", *words)
-        assert (done.code, done.out) == (1, "")
-        assert reason in done.err
+        result = sami("fit-robot", "robot.toml", *words)
+        assert (result.code, result.out) == (1, "")
+        assert reason in result.err
     assert "is named twice" in sami("fit-gap", recording, recording).err
     assert "nowhere is no folder" in sami("fit-gap", recording, "--out", "nowhere/gap.toml").err
 
 
 def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording):
-    done = sami("fit-robot", "robot.xml", recording, "--json")
-    document = json.loads(done.out)
-    assert (done.code, document["windows"]) == (0, {"fitted": 8, "held_out": 4})
+    result = sami("fit-robot", "robot.xml", recording, "--json")
+    document = json.loads(result.out)
+    assert (result.code, document["windows"]) == (0, {"fitted": 8, "held_out": 4})
     assert len(document["parameters"]) == 5 * 3 + 1
     for row in document["parameters"]:
         assert row["interval"][0] <= row["value"] <= row["interval"][1]
@@ -69,8 +69,8 @@ def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording)
 
 def test_nothing_is_written_where_something_is_wrong(sami, recording):
     Path("robot.xml").write_text(Path("robot.xml").read_text().replace('name="base" joint', 'name="yaw" joint'))
-    done = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
-    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
-    assert "its actuators are yaw, shoulder, elbow; the recorded action has base, shoulder, elbow" in done.err
+    result = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+    assert "its actuators are yaw, shoulder, elbow; the recorded action has base, shoulder, elbow" in result.err
     assert not Path("fitted.xml").exists()
     assert "give NAME.xml" in sami("fit-robot", "robot.toml", recording, "--out", "fitted.toml").err

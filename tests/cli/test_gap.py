@@ -23,10 +23,10 @@ def gap(tmp_path):
     return path
 
 
-def lines(done):
-    assert (done.code, done.err) == (0, "")
+def lines(result):
+    assert (result.code, result.err) == (0, "")
     # How long a step took is not what the gap decides.
-    return [{k: v for k, v in json.loads(line).items() if k != "infer_us"} for line in done.out.splitlines()]
+    return [{k: v for k, v in json.loads(line).items() if k != "infer_us"} for line in result.out.splitlines()]
 
 
 def test_run_with_a_profile_is_repeated_by_its_seed(sami, panda, gap):
@@ -38,10 +38,10 @@ def test_run_with_a_profile_is_repeated_by_its_seed(sami, panda, gap):
 
 
 def test_a_recording_tells_the_gap_and_replays(sami, panda, gap):
-    done = sami(
+    result = sami(
         "run", "--model", panda.model, "--episodes", 1, "--set", "steps=8", "--gap", gap, "--record", "run.mcap"
     )
-    assert done.code == 0
+    assert result.code == 0
     replayed = sami("replay", "run.mcap", "--json")
     assert replayed.code == 0
     assert json.loads(replayed.out)["about"]["gap"] == GapProfile.load(gap).to_dict()
@@ -49,9 +49,9 @@ def test_a_recording_tells_the_gap_and_replays(sami, panda, gap):
 
 def test_with_a_profile_observations_age_as_on_a_robot(sami, panda, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.4")
-    done = sami("run", "--model", panda.model, "--episodes", 1, "--gap", tmp_path / "late.toml")
-    assert done.code == 3
-    assert "age: the observation was measured" in done.err
+    result = sami("run", "--model", panda.model, "--episodes", 1, "--gap", tmp_path / "late.toml")
+    assert result.code == 3
+    assert "age: the observation was measured" in result.err
 
 
 @pytest.mark.parametrize(
@@ -65,28 +65,28 @@ def test_with_a_profile_observations_age_as_on_a_robot(sami, panda, tmp_path):
 def test_a_bad_gap_is_refused_before_anything_begins(sami, panda, tmp_path, command):
     (tmp_path / "bad.toml").write_text("dropout = 1.5")
     words = [panda.model if word == "MODEL" else word for word in command]
-    done = sami(*words, "--gap", tmp_path / "bad.toml")
-    assert (done.code, done.out) == (1, "")
-    assert "bad.toml: dropout is 1.5; it must be a number from 0 to 1, or a range [low, high]" in done.err
+    result = sami(*words, "--gap", tmp_path / "bad.toml")
+    assert (result.code, result.out) == (1, "")
+    assert "bad.toml: dropout is 1.5; it must be a number from 0 to 1, or a range [low, high]" in result.err
     (tmp_path / "bad.toml").write_text("noise = { cube = 0.1 }")
-    done = sami(*words, "--gap", tmp_path / "bad.toml")
-    assert (done.code, done.out) == (1, "")
-    assert "unknown observation signal 'cube'." in done.err
+    result = sami(*words, "--gap", tmp_path / "bad.toml")
+    assert (result.code, result.out) == (1, "")
+    assert "unknown observation signal 'cube'." in result.err
 
 
 def test_evaluation_with_a_profile_says_so_and_leaves_the_runs_own_alone(sami, run_copy, gap, short_panda):
     before = (run_copy / "evaluation.json").read_text()
-    done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--on", 1, "--json")
-    assert done.code == 0
-    assert GapProfile.loads(json.loads(done.out)["gap"]) == GapProfile.load(gap)
+    result = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--on", 1, "--json")
+    assert result.code == 0
+    assert GapProfile.loads(json.loads(result.out)["gap"]) == GapProfile.load(gap)
     assert (run_copy / "evaluation.json").read_text() == before
 
 
 def test_robustness_measures_each_severity_from_the_same_starts(sami, panda, tmp_path, short_panda):
     options = (panda.model, "--gap", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
-    done = sami("robustness", *options)
-    assert done.code == 0, done.err
-    assert "wrote told/robustness.png" in done.out
+    result = sami("robustness", *options)
+    assert result.code == 0, result.err
+    assert "wrote told/robustness.png" in result.out
     document = json.loads((tmp_path / "here" / "told" / "robustness.json").read_text())
     points = document["points"]
     assert [(point["kind"], point["severity"]) for point in points] == [
@@ -103,34 +103,34 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, panda, tmp
 
 
 def test_an_unknown_kind_of_gap_is_refused(sami, panda):
-    done = sami("robustness", panda.model, "--gap", "latensy")
-    assert (done.code, done.out) == (1, "")
-    assert "unknown kind of disturbance 'latensy'. Did you mean 'latency'?" in done.err
+    result = sami("robustness", panda.model, "--gap", "latensy")
+    assert (result.code, result.out) == (1, "")
+    assert "unknown kind of disturbance 'latensy'. Did you mean 'latency'?" in result.err
 
 
 @pytest.mark.parametrize("content", ["{}", '{"env": "panda", "points": []}'])
 def test_another_file_than_a_measurement_is_refused_by_its_name(sami, content):
     Path("evaluation.json").write_text(content)
-    done = sami("robustness", "evaluation.json")
-    assert (done.code, done.out) == (1, "")
-    assert "evaluation.json has no points; give what sami robustness wrote" in done.err
+    result = sami("robustness", "evaluation.json")
+    assert (result.code, result.out) == (1, "")
+    assert "evaluation.json has no points; give what sami robustness wrote" in result.err
 
 
 @pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-others"])
 def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, folder):
-    done = sami("robustness", ROOT / "results" / folder)
-    assert done.code == 0
+    result = sami("robustness", ROOT / "results" / folder)
+    assert result.code == 0
     page = (ROOT / "docs" / "results" / "robustness.md").read_text()
-    assert f"sami robustness results/{folder}\n\n{done.out}" in page
+    assert f"sami robustness results/{folder}\n\n{result.out}" in page
 
 
 def test_what_the_docs_say_of_training_with_delays_is_what_is_printed_of_its_raw_results(sami):
     page = (ROOT / "docs" / "results" / "trained-with-a-profile.md").read_text()
     folder, result = Path("results") / "panda-200k-latency", {}
     for name in ("trained-behind-delays", "trained-without"):
-        done = sami("robustness", ROOT / folder / f"{name}.json")
+        outcome = sami("robustness", ROOT / folder / f"{name}.json")
         assert f"sami robustness {folder}/{name}.json" in page
-        rows = [line.split(" | ") for line in done.out.splitlines()[2:]]
+        rows = [line.split(" | ") for line in outcome.out.splitlines()[2:]]
         result[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
     cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in result.values()]
     for row in zip(*cells, strict=True):
@@ -138,9 +138,9 @@ def test_what_the_docs_say_of_training_with_delays_is_what_is_printed_of_its_raw
 
 
 def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, panda, gap, short_panda):
-    done = sami("robustness", panda.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
-    assert done.code == 0, done.err
-    document = json.loads(done.out)
+    result = sami("robustness", panda.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
+    assert result.code == 0, result.err
+    document = json.loads(result.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
     assert [point["kind"] for point in document["points"]] == kinds
     report = document["points"][1]["sets"]["training"]
@@ -156,9 +156,9 @@ def test_kinds_of_disturbance_in_the_help_are_ones_that_the_command_takes():
 
 def test_robustness_wants_a_model_or_what_was_measured(sami):
     assert sami("robustness").code == 2
-    done = sami("robustness", "told")
-    assert (done.code, done.out) == (1, "")
-    assert "unknown model 'told'" in done.err
+    result = sami("robustness", "told")
+    assert (result.code, result.out) == (1, "")
+    assert "unknown model 'told'" in result.err
 
 
 @pytest.fixture
@@ -167,23 +167,23 @@ def recorded(sami, panda, tmp_path):
     profile = tmp_path / "behind.toml"
     profile.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
     options = ("--set", "excite=true", "--episodes", 4, "--gap", profile, "--record", "run.mcap", "--json")
-    done = sami("run", "--model", panda.model, *options)
-    assert done.code == 0, done.err
+    result = sami("run", "--model", panda.model, *options)
+    assert result.code == 0, result.err
     return "run.mcap"
 
 
 def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profiles_do(sami, panda, recorded):
-    done = sami("fit-gap", recorded, "--out", "gap.toml")
-    assert done.code == 0, done.err
-    assert "wrote gap.toml" in done.out
+    result = sami("fit-gap", recorded, "--out", "gap.toml")
+    assert result.code == 0, result.err
+    assert "wrote gap.toml" in result.out
     document = GapProfile.load("gap.toml")
     assert (document.latency_s, document.action_latency_s, document.dropout) == (0.04, 0.08, 0.0)
     low, high = document.noise["cube_position"]
     assert low < 0.003 < high
     assert set(document.noise) == {"cube_position"}
     assert "gap.toml exists; choose another name" in sami("fit-gap", recorded, "--out", "gap.toml").err
-    done = sami("eval", "--model", panda.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
-    assert GapProfile.loads(json.loads(done.out)["gap"]) == document
+    result = sami("eval", "--model", panda.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
+    assert GapProfile.loads(json.loads(result.out)["gap"]) == document
     for reference in (recorded, shutil.copy(recorded, "copy.mcap")):  # the robot's own noise would be the reference's
         refused = sami("fit-gap", recorded, "--reference", reference, "--json")
         assert (refused.code, refused.out) == (1, "")
@@ -195,9 +195,9 @@ def test_a_recording_of_a_robot_that_rests_is_refused(sami, panda, tmp_path):
     (tmp_path / "still.toml").write_text("rest = 0.0\nlow = 0.0\nhigh = 0.0\n")
     options = ("--episodes", 1, "--set", f"limits={tmp_path / 'still.toml'}", "--record", "still.mcap")
     assert sami("run", "--model", panda.model, *options).code == 0
-    done = sami("fit-gap", "still.mcap", "--out", "gap.toml")
-    assert (done.code, done.out) == (1, "")
-    assert "still.mcap excites nothing: dx, dy, dz and gripper hardly change. Record one in which" in done.err
+    result = sami("fit-gap", "still.mcap", "--out", "gap.toml")
+    assert (result.code, result.out) == (1, "")
+    assert "still.mcap excites nothing: dx, dy, dz and gripper hardly change. Record one in which" in result.err
 
 
 def test_a_known_value_zeroes_a_bias_in_each_episode(sami, panda, tmp_path):

@@ -252,9 +252,9 @@ def test_without_a_terminal_or_for_programs_there_are_no_keys(terminal):
 
 def test_keys_that_nobody_can_press_are_refused():
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--set", "keys=true"]
-    done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "keys=true needs a terminal as standard input, in the foreground." in done.stderr
+    process = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "keys=true needs a terminal as standard input, in the foreground." in process.stderr
 
 
 def test_what_a_terminal_sends_is_split_into_keys():

@@ -24,12 +24,14 @@ def call(*arguments):
     ],
 )
 def test_what_means_nothing_is_refused_before_anything_is_computed(tmp_path, arguments, message):
-    done = call("export", "--out", tmp_path / "out.onnx", *arguments)
-    assert done.exit_code == 2
-    assert message in " ".join(done.output.replace("│", " ").split())
+    result = call("export", "--out", tmp_path / "out.onnx", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_does_not_look_ahead_is_not_refitted_without_saying_how_far(tmp_path):
-    done = call("export", "--out", tmp_path / "out.onnx", "--model", MODEL, "--refit", "run.mcap")
-    assert str(done.exception) == f"{MODEL} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3."
+    result = call("export", "--out", tmp_path / "out.onnx", "--model", MODEL, "--refit", "run.mcap")
+    assert (
+        str(result.exception) == f"{MODEL} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3."
+    )

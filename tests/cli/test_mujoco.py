@@ -51,9 +51,9 @@ def models(tmp_path_factory):
     return folder
 
 
-def rows(done):
-    assert (done.code, done.err) == (0, "")
-    return [json.loads(line) for line in done.out.splitlines()]
+def rows(result):
+    assert (result.code, result.err) == (0, "")
+    return [json.loads(line) for line in result.out.splitlines()]
 
 
 @pytest.mark.parametrize("env", MODEL_OF)
@@ -78,13 +78,13 @@ def test_run_steps_the_task_that_was_asked_for(sami, models, env):
 
 def test_run_without_json_is_a_table_with_returns(sami, models):
     arguments = ("--env", "crippled-half-cheetah", "--model", models / "half-cheetah.onnx", "--fix", "crippled=4,0")
-    done = sami("run", *arguments, "--fix", "mass=1", "--fix", "damping=2", "--episodes", 2, "--set", "steps=80")
-    assert done.code == 0
-    lines = done.out.splitlines()
+    result = sami("run", *arguments, "--fix", "mass=1", "--fix", "damping=2", "--episodes", 2, "--set", "steps=80")
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert lines[0].split() == ["mass", "damping", "crippled", "steps", "return", "context", "moves"]
     assert lines[1].split()[:4] == ["1", "2", "0+4", "80"]
     assert len(lines[1].split()[5]) == 12
-    assert "success" not in done.out
+    assert "success" not in result.out
     returns = [float(line.split()[4]) for line in lines[1:3]]
     words = next(line for line in lines if "all" in line).replace("│", " ").split()
     assert words[:2] == ["all", "2"]
@@ -105,16 +105,16 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
         "--episodes",
         1,
     )
-    done = sami("run", *arguments, "--set", "steps=26", "--render", "film.gif")
-    assert done.code == 0, done.err
+    result = sami("run", *arguments, "--set", "steps=26", "--render", "film.gif")
+    assert result.code == 0, result.err
     with Image.open("film.gif") as film:  # 125 Hz: every fifth step
         assert film.n_frames == 6
         assert film.info["duration"] == 40
         first = np.asarray(film.convert("RGB"))
         film.seek(5)
         assert (np.asarray(film.convert("RGB")) != first).any()
-    done = sami("run", *arguments, "--render", "human")
-    assert (done.code, "needs a display" in done.err) == (1, True)
+    result = sami("run", *arguments, "--render", "human")
+    assert (result.code, "needs a display" in result.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,18 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, arguments, message):
-    done = sami("run", "--model", models / "hopper.onnx", "--env", "crippled-hopper", *arguments)
-    assert done.code == 1
-    assert message in done.err
-    assert len(done.err.splitlines()) == 1
+    result = sami("run", "--model", models / "hopper.onnx", "--env", "crippled-hopper", *arguments)
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_an_environment_without_a_shipped_model_says_what_to_do(sami):
-    done = sami("run", "--env", "ant-cadm")
-    assert done.code == 1
+    result = sami("run", "--env", "ant-cadm")
+    assert result.code == 1
     text = "no model of ant-cadm is shipped. Name a file with --model, or make one: sami train --env ant-cadm"
-    assert text in done.err
-    assert "half-cheetah-satesac" in done.err
+    assert text in result.err
+    assert "half-cheetah-satesac" in result.err
 
 
 @pytest.mark.parametrize(("env", "model"), [("panda-mujoco", "panda-satesac"), ("go2", "go2-student")])
@@ -179,9 +179,9 @@ def test_a_robot_of_many_tasks_is_inspected_in_lines_that_can_be_read(sami):
 def test_evaluation_tells_returns(sami, models, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
     arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 11)
-    done = sami(*arguments, "--on", 1, "--json")
-    assert (done.code, done.err) == (0, "")
-    result = json.loads(done.out)
+    outcome = sami(*arguments, "--on", 1, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    result = json.loads(outcome.out)
     returns = np.concatenate([row["returns"] for row in result["tasks"]])
     report = result["sets"]["training"]
     assert (report["ret"], report["episodes"]) == (pytest.approx(returns.mean()), 11)
@@ -203,9 +203,9 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
     model, options = models / "hopper.onnx", ("--episodes", 2, "--on", 1, "--json")
     kinds = ("--gap", "actuator lag")
     for words in (("eval", "--model", model, "--tasks", "training"), ("robustness", model, *kinds)):
-        done = sami(*words, *options)
-        assert (done.code, done.err) == (0, "")
-        assert json.loads(done.out)["env"] == "hopper"
+        result = sami(*words, *options)
+        assert (result.code, result.err) == (0, "")
+        assert json.loads(result.out)["env"] == "hopper"
     [row] = rows(sami("run", "--model", model, "--episodes", 1, "--set", "steps=3", "--json"))
     assert {"mass", "damping"} < row.keys()
     refused = sami("robustness", model, "--env", "panda", *kinds, *options)
@@ -215,7 +215,7 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
 
 def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     warmup = ("--set", "exploration.warmup_steps=900")
-    done = sami(
+    result = sami(
         "train",
         "--env",
         "hopper",
@@ -229,9 +229,9 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
         "--out",
         "run",
     )
-    assert (done.code, done.err) == (0, "")
-    assert "return while exploring" in done.out
-    assert "success" not in done.out
+    assert (result.code, result.err) == (0, "")
+    assert "return while exploring" in result.out
+    assert "success" not in result.out
     metrics = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     by_task = {name: value for name, value in metrics[-1].items() if name.startswith("return/")}
     assert list(by_task.values()) == [pytest.approx(metrics[-1]["rollout/ep_rew_mean"])]
@@ -263,10 +263,10 @@ def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, mon
     for name in ("panda", "hopper"):
         Path(f"sweep/{name}-satesac-0/agent.zip").touch()
     arguments = ("sweep", "--out", "sweep", "--env", "panda,hopper", "--method", "satesac", "--dry-run")
-    done = sami(*arguments)
-    assert done.code == 0, done.err
+    result = sami(*arguments)
+    assert result.code == 0, result.err
     panda_line, hopper = (
-        next(line for line in done.out.splitlines() if name in line) for name in ("panda-", "hopper-")
+        next(line for line in result.out.splitlines() if name in line) for name in ("panda-", "hopper-")
     )
     assert panda_line.split().count("0.87") == 3
     assert hopper.split().count("4,058") == 3

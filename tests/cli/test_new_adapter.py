@@ -7,9 +7,9 @@ from sami_runtime import shipped_models
 
 def test_a_skeleton_is_written_named_after_its_model_and_checked(sami, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = sami("new-adapter", "seven_axes.py", "--model", "panda-satesac")
-    assert (done.code, done.err) == (0, "")
-    assert "Next: sami check-adapter seven_axes:make --model panda-satesac\n" in done.out
+    result = sami("new-adapter", "seven_axes.py", "--model", "panda-satesac")
+    assert (result.code, result.err) == (0, "")
+    assert "Next: sami check-adapter seven_axes:make --model panda-satesac\n" in result.out
     checked = sami("check-adapter", "seven_axes:make", "--model", "panda-satesac")
     assert checked.code == 4
     assert "ok      declares the signals" in checked.out
@@ -24,5 +24,5 @@ def test_the_command_that_is_named_next_reads_the_model_from_the_folder_of_the_s
     monkeypatch.chdir(tmp_path)
     (tmp_path / "an arm").mkdir()
     shutil.copy(shipped_models()["panda-satesac"], "mine.onnx")
-    done = sami("new-adapter", "an arm/arm.py", "--model", "mine.onnx")
-    assert f"cd 'an arm'; sami check-adapter arm:make \\\n      --model {tmp_path / 'mine.onnx'}" in done.out, done
+    result = sami("new-adapter", "an arm/arm.py", "--model", "mine.onnx")
+    assert f"cd 'an arm'; sami check-adapter arm:make \\\n      --model {tmp_path / 'mine.onnx'}" in result.out, result

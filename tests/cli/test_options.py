@@ -53,9 +53,9 @@ def test_a_measurement_takes_no_gpus_and_a_cluster_needs_a_folder():
     ],
 )
 def test_a_wrong_setting_is_refused_by_name_and_with_what_is_valid(sami, setting, message):
-    done = sami("export", "--run", "none", "--out", "new.onnx", "--set", setting)
-    assert (done.code, done.out) == (1, "")
-    assert message in done.err
+    result = sami("export", "--run", "none", "--out", "new.onnx", "--set", setting)
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
 
 
 def test_force_may_stand_anywhere_and_replaces_outputs(sami):
@@ -66,9 +66,9 @@ def test_force_may_stand_anywhere_and_replaces_outputs(sami):
 
 
 def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only(sami):
-    done = sami("models", "--json")
-    assert (done.code, sami("--json", "models").out) == (0, done.out)
-    assert MODEL in done.out
+    result = sami("models", "--json")
+    assert (result.code, sami("--json", "models").out) == (0, result.out)
+    assert MODEL in result.out
     for name, command in get_command(app).commands.items():
         assert ("--json" in command.epilog) == (name not in TEXT_ONLY)
     refused = sami("convert", "run.mcap", "run.csv", "--json")

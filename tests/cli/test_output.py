@@ -118,8 +118,8 @@ def test_the_demo_of_make_run_puts_sami_on_the_path_before_the_next_commands(mon
 
 def test_a_command_to_copy_reads_a_path_with_a_space_as_one_word(sami):
     pytest.importorskip("mujoco")
-    done = sami("run", "--env", "panda-mujoco", "--episodes", "1", "--set", "steps=2", "--record", "my run.mcap")
-    assert "Next: sami view 'my run.mcap', or sami replay 'my run.mcap'" in done.out
+    result = sami("run", "--env", "panda-mujoco", "--episodes", "1", "--set", "steps=2", "--record", "my run.mcap")
+    assert "Next: sami view 'my run.mcap', or sami replay 'my run.mcap'" in result.out
 
 
 def test_every_command_to_copy_quotes_the_paths_in_it():
@@ -134,6 +134,6 @@ def test_every_command_to_copy_quotes_the_paths_in_it():
 
 
 def test_a_compilers_command_is_never_broken_within_a_path(sami):
-    done = sami("export", "--c", "panda-satesac", "--out", "my robots/policy of the week")
-    [*_, first, last] = done.out.splitlines()
+    result = sami("export", "--c", "panda-satesac", "--out", "my robots/policy of the week")
+    [*_, first, last] = result.out.splitlines()
     assert (first[-2:], last) == (" \\", "      -c 'my robots/policy of the week/panda_satesac.cpp'")

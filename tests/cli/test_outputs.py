@@ -92,9 +92,9 @@ def test_a_file_that_exists_stays(sami, name):
     require_packages(name)
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text("precious")
-    done = sami(*(WRITES | REFUSES)[name])
-    assert (done.code, done.err.count("\n")) == (1, 1)
-    assert f"{name} exists" in done.err or "out is not empty; choose another --out" in done.err
+    result = sami(*(WRITES | REFUSES)[name])
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert f"{name} exists" in result.err or "out is not empty; choose another --out" in result.err
     assert Path(name).read_text() == "precious"
 
 
@@ -107,9 +107,9 @@ def test_a_write_protected_folder_is_refused_before_anything_is_computed(sami, m
     """Root may write anywhere, so the system's answer is replaced."""
     before = files()
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    done = sami(*(REFUSES | IN_PLACE)[name])
-    assert (done.code, done.err.count("\n"), files()) == (1, 1, before)
-    assert "cannot be written: . is write-protected. Change that, or choose another place." in done.err
+    result = sami(*(REFUSES | IN_PLACE)[name])
+    assert (result.code, result.err.count("\n"), files()) == (1, 1, before)
+    assert "cannot be written: . is write-protected. Change that, or choose another place." in result.err
 
 
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - NEVER_REPLACED))
@@ -139,8 +139,8 @@ def test_an_input_is_never_replaced(sami, words):
     shutil.copy("run.mcap", "gap.csv")
     Path("same.mcap").symlink_to("run.mcap")
     before = {name: Path(name).read_bytes() for name in files()}
-    done = sami(*words, "--force")
-    assert (done.code, "is read by this command, which never replaces" in done.err) == (1, True)
+    result = sami(*words, "--force")
+    assert (result.code, "is read by this command, which never replaces" in result.err) == (1, True)
     assert {name: Path(name).read_bytes() for name in files()} == before
 
 

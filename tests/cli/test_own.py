@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.model.artifact import read_artifact
-from tests.cli.conftest import Trained, call, settings
+from tests.cli.conftest import TrainedRun, call, settings
 
 PENDULUM, TIPPING, STILL = (f"tests.making.user_environments:{name}" for name in ("PENDULUM", "TIPPING", "STILL"))
 ENV = ("--env", PENDULUM)
@@ -22,7 +22,7 @@ def trained_in(folder, patch, env, steps, *more, episodes=18, **changes):
     assert call(patch, "eval", "--run", run, "--env", env, "--episodes", 2, "--on", 1, "--json") == 0
     arguments = ("--set", f"atlas_episodes={episodes}", "--set", "seen_episodes=6", "--set", "card=false")
     assert call(patch, "export", "--run", run, "--env", env, "--out", model, *arguments) == 0
-    return Trained(run, model)
+    return TrainedRun(run, model)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +48,15 @@ def test_a_model_file_tells_the_environment_that_it_was_trained_in(pendulum):
 
 
 def test_it_runs_where_it_was_trained(sami, pendulum):
-    done = sami("run", "--model", pendulum.model, *ENV, "--episodes", 2, "--fix", "length=0.75", "--json")
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    result = sami("run", "--model", pendulum.model, *ENV, "--episodes", 2, "--fix", "length=0.75", "--json")
+    rows = [json.loads(line) for line in result.out.splitlines()]
     assert [(row["length"], row["steps"]) for row in rows] == [(0.75, 40)] * 2
     assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, *ENV, "--fix", "lenght=1").err
     assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *ENV, "--fix", "length").err
 
 
 def test_its_dynamics_change_within_an_episode(sami, pendulum):
-    done = sami(
+    result = sami(
         "adapt",
         "--model",
         pendulum.model,
@@ -68,15 +68,15 @@ def test_its_dynamics_change_within_an_episode(sami, pendulum):
         2,
         "--json",
     )
-    (change,) = json.loads(done.out)["changes"]
+    (change,) = json.loads(result.out)["changes"]
     assert (change["reached"], change["rows"][0]["success"]) == (2, None)
 
 
 def test_every_other_command_takes_it(sami, pendulum):
     model = shutil.copy(pendulum.model, Path.cwd())
     assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *ENV, "--check", 8).out
-    done = sami("robustness", model, *ENV, "--gap", "latency", "--episodes", 1, "--json")
-    assert json.loads(done.out)["env"] == PENDULUM
+    result = sami("robustness", model, *ENV, "--gap", "latency", "--episodes", 1, "--json")
+    assert json.loads(result.out)["env"] == PENDULUM
     again = sami("eval", "--model", model, *ENV, "--tasks", "extreme", "--episodes", 2, "--json")
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
     assert sami("bench", model, "--seconds", 0.05, "--json").code == 0
@@ -118,8 +118,8 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
     assert contract.training["tasks"] == [{}]
     assert contract.evaluation["tasks"][0]["steps"] < 25, "episodes ended early"
     assert sami("run", "--model", tipping.model, "--env", TIPPING, "--episodes", 1).code == 0
-    done = sami("eval", "--model", tipping.model, "--env", TIPPING, "--episodes", 3)
-    assert "the one" in done.out
+    result = sami("eval", "--model", tipping.model, "--env", TIPPING, "--episodes", 3)
+    assert "the one" in result.out
     refused = sami("adapt", "--model", tipping.model, "--env", TIPPING, "--change", "mass=1:2@3")
     assert f"environment '{TIPPING}' has no tasks, so there are no dynamics that could change" in refused.err
     refused = sami("train", "--env", TIPPING, "--method", "ccm", "--steps", 200, *settings(**SMALL), "-q")
@@ -128,9 +128,9 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):
     panda = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=46)
-    done = json.loads(sami("eval", "--run", panda.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
-    assert len([row for row in done["tasks"] if row["task_set"] == "training"]) == 20
-    assert set(done["sets"]["moderate"]) == {"success", "above_floor", "ret"}
+    result = json.loads(sami("eval", "--run", panda.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
+    assert len([row for row in result["tasks"] if row["task_set"] == "training"]) == 20
+    assert set(result["sets"]["moderate"]) == {"success", "above_floor", "ret"}
     refused = sami("adapt", "--model", panda.model, "--env", STILL, "--change", "wind=1:2@3")
     assert "has no set_dynamics, so its dynamics cannot change within an episode" in refused.err
 
@@ -158,8 +158,8 @@ def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, 
 
 def test_a_module_in_the_folder_that_one_is_in_is_enough(sami):
     Path("my_robots.py").write_text("from tests.making.user_environments import PENDULUM as ARM\n")
-    done = sami("train", "--env", "my_robots:ARM", "--steps", 200, *settings(**SMALL), "-q")
-    assert (done.code, Path("runs/my_robots-ARM-tesac-0").is_dir()) == (0, True), done.err
+    result = sami("train", "--env", "my_robots:ARM", "--steps", 200, *settings(**SMALL), "-q")
+    assert (result.code, Path("runs/my_robots-ARM-tesac-0").is_dir()) == (0, True), result.err
     sys.modules.pop("my_robots")
 
 

@@ -32,9 +32,9 @@ def standing_model(sami, folder):
 
 
 def test_it_stands_and_its_recording_replays(sami, standing_model):
-    done = standing_model("play", "--record", "s.mcap", "--json")
-    assert done.code == 0, done.err
-    row = json.loads(done.out)
+    result = standing_model("play", "--record", "s.mcap", "--json")
+    assert result.code == 0, result.err
+    row = json.loads(result.out)
     assert (row["success"], row["steps"], row["forward"]) == (True, 60, 0.5)
     assert 0.3 < row["tracking_error"] < 0.7, "a robot that stands has its command as the error"
     replayed = sami("replay", "s.mcap")
@@ -43,8 +43,8 @@ def test_it_stands_and_its_recording_replays(sami, standing_model):
 
 def test_a_timeline_commands_it_and_a_fall_is_no_success(standing_model, tmp_path):
     (tmp_path / "walk.csv").write_text("time_s,forward\n0,0\n0.4,2\n")
-    done = standing_model("play", "--command", tmp_path / "walk.csv", "--json")
-    row = json.loads(done.out)
+    result = standing_model("play", "--command", tmp_path / "walk.csv", "--json")
+    row = json.loads(result.out)
     assert (row["success"], row["ended"]) == (False, "world")
     assert 20 < row["steps"] < 60
     assert row["forward"] == 2.0
@@ -55,11 +55,11 @@ def test_a_gamepad_commands_it(standing_model, tmp_path):
     os.mkfifo(tmp_path / "js0")
     writer = os.open(tmp_path / "js0", os.O_RDWR)
     os.write(writer, struct.pack("<IhBB", 0, -32767, 2, 1))
-    done = standing_model(
+    result = standing_model(
         "play", "--command", f"gamepad:{tmp_path / 'js0'}", "--set", "steps=8", "--record", "pad.mcap"
     )
     os.close(writer)
-    assert done.code == 0, done.err
+    assert result.code == 0, result.err
     values = {tuple(s.record.observation.values["command"].tolist()) for s in read_recording("pad.mcap").steps}
     assert values == {(np.float32(0.6).item(), 0.0, 0.0)}
 
@@ -71,10 +71,10 @@ def test_what_it_plays_with_a_profile_is_recorded(sami, standing_model, tmp_path
 
 
 def test_it_is_filmed(standing_model, tmp_path):
-    done = standing_model("play", "--render", "s.gif", "--set", "steps=6")
-    if "no OpenGL" in done.err:
+    result = standing_model("play", "--render", "s.gif", "--set", "steps=6")
+    if "no OpenGL" in result.err:
         pytest.skip("no OpenGL to render with (Debian: libegl1)")
-    assert done.code == 0, done.err
+    assert result.code == 0, result.err
     assert (tmp_path / "here" / "s.gif").read_bytes().startswith(b"GIF89a")
 
 
@@ -89,25 +89,25 @@ def test_it_is_filmed(standing_model, tmp_path):
     ],
 )
 def test_a_wrong_option_is_refused_in_one_line(arguments, message, standing_model):
-    done = standing_model("play", *arguments)
-    assert done.code == 1
-    assert message in done.err
-    assert "Traceback" not in done.err
+    result = standing_model("play", *arguments)
+    assert result.code == 1
+    assert message in result.err
+    assert "Traceback" not in result.err
 
 
 def test_a_robot_that_does_not_fit_is_refused_with_both_lists(sami, folder, tmp_path):
     (tmp_path / "other.xml").write_text(mjcf().replace("FL_joint", "front_left"))
-    done = sami("play", folder / "stander.onnx", "--robot", tmp_path / "other.xml")
-    assert done.code == 1
-    assert "The policy moves FL, FR, RL, RR; the MJCF has front_left" in done.err
+    result = sami("play", folder / "stander.onnx", "--robot", tmp_path / "other.xml")
+    assert result.code == 1
+    assert "The policy moves FL, FR, RL, RR; the MJCF has front_left" in result.err
     (tmp_path / "robot.toml").write_text('scene = "other.xml"\n[joints]\nFL = "front_left"\n')
     assert sami("play", folder / "stander.onnx", "--robot", tmp_path / "robot.toml", "--set", "steps=3").code == 0
 
 
 def test_a_policy_that_was_not_adopted_is_refused(sami, folder):
-    done = sami("play", "panda-satesac", "--robot", folder / "stander.xml")
-    assert done.code == 1
-    assert "was not adopted" in done.err
+    result = sami("play", "panda-satesac", "--robot", folder / "stander.xml")
+    assert result.code == 1
+    assert "was not adopted" in result.err
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ def test_toml_without_a_scene_is_refused_as_such_and_not_as_code_that_the_model_
     text, message, sami, folder, tmp_path
 ):
     (tmp_path / "robot.toml").write_text(text)
-    done = sami("play", folder / "stander.onnx", "--robot", tmp_path / "robot.toml")
-    assert done.code == 1
-    assert message in done.err
+    result = sami("play", folder / "stander.onnx", "--robot", tmp_path / "robot.toml")
+    assert result.code == 1
+    assert message in result.err
 
 
 def test_robustness_tells_survival_and_tracking_error(sami, standing_model, folder):
-    done = standing_model(
+    result = standing_model(
         "robustness", "--gap", "latency", "--episodes", 2, "--on", 1, "--out", "r", "--json", robot="--env"
     )
-    assert done.code == 0, done.err
-    clean, *late = json.loads(done.out)["points"]
+    assert result.code == 0, result.err
+    clean, *late = json.loads(result.out)["points"]
     assert [point["severity"] for point in late] == [0.02, 0.04, 0.08]
     assert clean["sets"]["training"]["success"] == 1.0
     assert 0.2 < clean["sets"]["training"]["tracking_error"] < 1.0
     again = sami("robustness", "r")
     assert "| training: tracking error |" in again.out
-    assert sami("robustness", "r", "--json").out == done.out
+    assert sami("robustness", "r", "--json").out == result.out
     cluster = standing_model("robustness", "--on", "slurm:time=9", "--out", "c", robot="--env")
     assert "on this machine only" in cluster.err
 
@@ -144,8 +144,8 @@ def test_training_ranges_come_from_a_recording_or_a_rollout(sami, standing_model
     assert standing_model("play", "--record", "s.mcap", "--set", "episodes=2").code == 0
     refused = sami("describe", model)
     assert "its training's environment is not here" in refused.err
-    done = sami("describe", model, "--rollout", "s.mcap")
-    assert "from 120 steps of 2 episodes" in done.out
+    result = sami("describe", model, "--rollout", "s.mcap")
+    assert "from 120 steps of 2 episodes" in result.out
     ranges = read_artifact(model).contract.training_ranges
     assert ranges.signals["command"].mean == (0.5, 0.0, 0.0)
     assert "--force" in sami("describe", model, "--rollout", "s.mcap").err

@@ -23,11 +23,11 @@ def probed(panda, tmp_path_factory):
 def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, panda, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.added, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12))
     out = tmp_path / "out.onnx"
-    done = sami("probe", panda.model, "--out", out, "--episodes", 44)
-    assert done.code == 0, done.err
-    assert "probe: from step 5 on, fitted to " in done.out
-    assert "mass, 1 to 10 kg: " in done.out
-    assert "friction, 0.1 to 10: " in done.out
+    result = sami("probe", panda.model, "--out", out, "--episodes", 44)
+    assert result.code == 0, result.err
+    assert "probe: from step 5 on, fitted to " in result.out
+    assert "mass, 1 to 10 kg: " in result.out
+    assert "friction, 0.1 to 10: " in result.out
     probe = read_artifact(out).contract.probe
     assert probe.fitted + probe.calibrated + probe.held_out <= 44
     assert verify(out).passed
@@ -46,11 +46,11 @@ def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, panda, probed):
 
 
 def test_a_run_tells_what_the_probe_reads_and_what_contexts_do_not_carry(sami, probed):
-    done = sami("run", "--env", "panda", "--model", probed, "--episodes", 2)
-    assert done.code == 0, done.err
-    assert "the context does not identify friction" in done.out
-    assert done.out.count("mass ") >= 2
-    assert "[" in done.out
+    result = sami("run", "--env", "panda", "--model", probed, "--episodes", 2)
+    assert result.code == 0, result.err
+    assert "the context does not identify friction" in result.out
+    assert result.out.count("mass ") >= 2
+    assert "[" in result.out
     rows = [
         json.loads(line)
         for line in sami("run", "--env", "panda", "--model", probed, "--episodes", 2, "--json").out.splitlines()
@@ -63,14 +63,14 @@ def test_a_run_tells_what_the_probe_reads_and_what_contexts_do_not_carry(sami, p
 
 def test_recordings_keep_what_it_answered_and_replay(sami, probed):
     assert sami("run", "--env", "panda", "--model", probed, "--episodes", 1, "--record", "run.mcap").code == 0
-    done = sami("replay", "run.mcap", "--model", probed)
-    assert done.code == 0, done.out + done.err
+    result = sami("replay", "run.mcap", "--model", probed)
+    assert result.code == 0, result.out + result.err
 
 
 def test_export_goes_with_it_only_from_a_run(sami, panda):
-    done = sami("export", "--model", panda.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
-    assert done.code == 2
-    assert "sami probe MODEL" in done.err
+    result = sami("export", "--model", panda.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
+    assert result.code == 2
+    assert "sami probe MODEL" in result.err
 
 
 def test_the_card_tells_of_it(panda, probed):

@@ -55,10 +55,10 @@ def run(tmp_path):
 def test_a_robot_is_driven_with_priority_and_locked_memory(run):
     if highest_priority() < 50 or lockable_bytes() is not None:
         pytest.skip("this user may take no real-time priority, or lock no memory")
-    done = run("--set", "priority=50", "--set", "lock_memory=true")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "reset FIFO 50 True")
-    done = run()
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "reset other 0 False")
+    result = run("--set", "priority=50", "--set", "lock_memory=true")
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (0, "reset FIFO 50 True")
+    result = run()
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (0, "reset other 0 False")
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_without_permission_nothing_is_driven_and_the_way_to_get_it_is_told(run,
         pytest.skip("prlimit and setpriv (util-linux) are not installed")
     drop = ["setpriv", "--bounding-set", "-sys_nice,-ipc_lock"] if os.geteuid() == 0 else []
     prefix = ["prlimit", "--rtprio=0:0", "--memlock=65536:65536", *drop]
-    done = run("--set", key, prefix=prefix)
-    assert (done.returncode, "reset" in done.stderr) == (1, False)
-    assert done.stderr.startswith(words)
-    assert "/etc/security/limits.d/" in done.stderr
-    assert "setcap" in done.stderr
+    result = run("--set", key, prefix=prefix)
+    assert (result.returncode, "reset" in result.stderr) == (1, False)
+    assert result.stderr.startswith(words)
+    assert "/etc/security/limits.d/" in result.stderr
+    assert "setcap" in result.stderr
 
 
 def test_a_priority_is_for_a_loop_that_sleeps(run):
-    done = run("--set", "priority=50", words=("run", "--env", "panda"))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "priority is for a loop that sleeps between its ticks; add --real-time." in done.stderr
+    result = run("--set", "priority=50", words=("run", "--env", "panda"))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "priority is for a loop that sleeps between its ticks; add --real-time." in result.stderr
 
 
 def test_a_priority_beyond_the_highest_is_refused(run):

@@ -10,13 +10,13 @@ from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import SamiError
 
 
-def refused(done, code=1):
+def refused(result, code=1):
     """The one message of an error of ours."""
-    assert done.code == code, done
-    assert "Traceback" not in done.err
-    assert done.err.startswith("sami: ")
-    assert done.err.count("sami: ") == 1
-    return done.err.removeprefix("sami: ").rstrip("\n")
+    assert result.code == code, result
+    assert "Traceback" not in result.err
+    assert result.err.startswith("sami: ")
+    assert result.err.count("sami: ") == 1
+    return result.err.removeprefix("sami: ").rstrip("\n")
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def refused(done, code=1):
     ],
 )
 def test_wrong_usage_exits_with_2(sami, arguments):
-    done = sami(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "Usage: " in done.err
+    result = sami(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "Usage: " in result.err
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_a_changed_byte_of_the_weights_is_found(sami, panda, tmp_path):
     data[len(data) // 3] ^= 1
     path = tmp_path / "flipped.onnx"
     path.write_bytes(data)
-    done = sami("verify", path)
-    assert (done.code, done.err) == (4, "")
-    assert "FAILED" in done.out
-    assert "was changed after its export" in done.out
+    outcome = sami("verify", path)
+    assert (outcome.code, outcome.err) == (4, "")
+    assert "FAILED" in outcome.out
+    assert "was changed after its export" in outcome.out
     result = json.loads(sami("verify", path, "--json").out)
     assert (result["passed"], [c["name"] for c in result["checks"] if not c["passed"]]) == (
         False,
@@ -251,10 +251,10 @@ def test_what_cannot_work_is_refused_before_anything_is_done(
     words = [str(panda.model) if word == "MODEL" else word for word in arguments.split()]
     if words[0] == "train":
         words += ["--steps", "400", "-q", *small()[:6]]
-    done = sami(*words)
-    assert message in refused(done)
-    assert "Error" not in done.err
-    assert done.out == ""
+    result = sami(*words)
+    assert message in refused(result)
+    assert "Error" not in result.err
+    assert result.out == ""
     assert contents(tmp_path) == before
 
 

@@ -25,16 +25,16 @@ MODEL = REPOSITORY / "models" / "panda-satesac.onnx"
     ],
 )
 def test_what_cannot_be_shown_is_refused_before_anything_is_measured(sami, tmp_path, words, message):
-    done = sami("report", MODEL, "--out", tmp_path / "new", *words)
-    assert done.code == 1
-    assert message in done.err
+    result = sami("report", MODEL, "--out", tmp_path / "new", *words)
+    assert result.code == 1
+    assert message in result.err
     assert not (tmp_path / "new").exists()
 
 
 def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami, tmp_path):
-    done = sami("report", RUN, "--out", tmp_path / "new", "--json")
-    assert done.code == 0, done.err
-    summary = json.loads(done.out)
+    result = sami("report", RUN, "--out", tmp_path / "new", "--json")
+    assert result.code == 0, result.err
+    summary = json.loads(result.out)
     assert (tmp_path / "new" / "report.html").stat().st_size == summary["bytes"]
     (report,) = summary["subjects"]
     assert report["name"] == "panda-satesac"

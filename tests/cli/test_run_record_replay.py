@@ -44,9 +44,9 @@ def rows(sami, panda):
     """The JSON rows of a run of the trained model."""
 
     def run(*options):
-        done = sami("run", "--model", panda.model, "--episodes", 2, "--json", *options)
-        assert (done.code, done.err) == (0, "")
-        return [json.loads(line) for line in done.out.splitlines()]
+        result = sami("run", "--model", panda.model, "--episodes", 2, "--json", *options)
+        assert (result.code, result.err) == (0, "")
+        return [json.loads(line) for line in result.out.splitlines()]
 
     return run
 
@@ -67,9 +67,9 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, panda, rows):
     assert len(recording.steps) == sum(row["steps"] for row in report)
     assert (recording.about["env"], recording.about["seed"]) == ("panda", 4)
     assert recording.steps[0].record.info["task"] == {name: report[0][name] for name in ("mass", "friction")}
-    done = sami("replay", "run.mcap")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
+    outcome = sami("replay", "run.mcap")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
     result = json.loads(sami("replay", "run.mcap", "--json").out)
     assert (result["closed"], result["differing"], result["first"]) == (True, 0, None)
     assert result["about"] == {name: value for name, value in recording.about.items() if name != "contract"}
@@ -112,10 +112,10 @@ def test_recording_and_shadowing_change_nothing_of_a_run(rows, other):
 
 def test_a_replay_with_another_model_names_the_first_step_that_differs_and_exits_with_4(sami, rows, other):
     rows("--record", "run.mcap")
-    done = sami("replay", "run.mcap", "--model", other)
-    assert (done.code, done.err) == (4, "")
-    assert "note: the recording was made with weights " in done.out
-    assert "first at episode 0, step 0: " in done.out
+    outcome = sami("replay", "run.mcap", "--model", other)
+    assert (outcome.code, outcome.err) == (4, "")
+    assert "note: the recording was made with weights " in outcome.out
+    assert "first at episode 0, step 0: " in outcome.out
     result = json.loads(sami("replay", "run.mcap", "--model", other, "--json").out)
     assert result["first"]["episode"] == result["first"]["step"] == 0
     assert result["differing"] == result["steps"] > 0
@@ -126,9 +126,11 @@ def test_a_recording_whose_model_is_gone_asks_for_it(sami, panda):
     model.write_bytes(panda.model.read_bytes())
     assert sami("run", "--model", model, "--episodes", 1, "--record", "run.mcap").code == 0
     model.unlink()
-    done = sami("replay", "run.mcap")
-    assert (done.code, done.out) == (1, "")
-    assert done.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
+    result = sami("replay", "run.mcap")
+    assert (result.code, result.out) == (1, "")
+    assert (
+        result.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
+    )
     assert sami("replay", "run.mcap", "--model", panda.model).code == 0
 
 
@@ -136,9 +138,9 @@ def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     rows("--record", "run.mcap")
     data = Path("run.mcap").read_bytes()
     Path("cut.mcap").write_bytes(data[: len(data) // 2])
-    done = sami("replay", "cut.mcap")
-    assert done.code == 0
-    assert "note: the recording was cut off; its whole ticks are replayed" in done.out
+    result = sami("replay", "cut.mcap")
+    assert result.code == 0
+    assert "note: the recording was cut off; its whole ticks are replayed" in result.out
 
 
 def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, panda, other):
@@ -151,20 +153,20 @@ def test_a_run_that_is_refused_leaves_no_recording_in_the_way(sami, rewritten):
     def mistaken(contract):
         contract["action"]["unit"] = "N"
 
-    done = sami("run", "--model", rewritten(mistaken), "--record", "run.mcap")
-    assert done.code == 1
-    assert "has unit N, the adapter's has 1" in done.err
+    result = sami("run", "--model", rewritten(mistaken), "--record", "run.mcap")
+    assert result.code == 1
+    assert "has unit N, the adapter's has 1" in result.err
     assert not Path("run.mcap").exists()
 
 
 def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(panda, tmp_path):
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(panda.model)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--episodes", "2"], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 episodes" in done.stdout
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "2 episodes" in process.stdout
 
 
 def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, panda, rows, other):
@@ -179,8 +181,8 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, panda, rows, o
     assert all(item["size"] > 0 for item in unlike["largest"].values())
     size = max(item["size"] for item in unlike["largest"].values())
     assert rows("--set", f"shadow={other}", "--set", f"shadow_tolerance={size}")[-1]["shadow"]["differing"] == 0
-    done = sami("run", "--model", panda.model, "--episodes", 1, "--set", f"shadow={other}")
-    assert "ticks differ\nfirst at episode 0, step 0: action d" in done.out
+    result = sami("run", "--model", panda.model, "--episodes", 1, "--set", f"shadow={other}")
+    assert "ticks differ\nfirst at episode 0, step 0: action d" in result.out
 
 
 def test_limits_from_a_file_are_kept_and_reported(sami, panda, rows):
@@ -218,22 +220,24 @@ def test_a_dry_run_writes_nothing(rows):
 def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, panda):
     with open("limits.toml", "w") as file:
         file.write("stop_after = 2\n[frozen]\ndesired_goal = 3\n")
-    done = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--record", "run.mcap")
-    assert done.code == 3
-    assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
-    assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
+    result = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--record", "run.mcap")
+    assert result.code == 3
+    assert result.err.startswith(
+        "sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had"
+    )
+    assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in result.out
     assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
-    done = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--json")
-    [row] = map(json.loads, done.out.splitlines())
-    assert (done.code, row["episode"], row["ended"], row["steps"]) == (3, 0, "safety_stop", 4)
-    assert row["reason"] == done.err.removeprefix("sami: ").rstrip("\n")
+    result = sami("run", "--model", panda.model, "--set", "limits=limits.toml", "--json")
+    [row] = map(json.loads, result.out.splitlines())
+    assert (result.code, row["episode"], row["ended"], row["steps"]) == (3, 0, "safety_stop", 4)
+    assert row["reason"] == result.err.removeprefix("sami: ").rstrip("\n")
     rewards = [step.record.info["reward"] for step in read_recording("run.mcap").steps[:-1]]
     assert row["return"] == pytest.approx(sum(rewards), abs=1e-3), "the tick of the stop did nothing"
 
 
 def test_the_end_of_a_run_tells_times_by_section(sami, panda):
-    done = sami("run", "--model", panda.model, "--episodes", 2)
-    lines = done.out.splitlines()
+    result = sami("run", "--model", panda.model, "--episodes", 2)
+    lines = result.out.splitlines()
     at = next(index for index, line in enumerate(lines) if line.split() == ["µs", "p50", "p99", "p99.9", "worst"])
     names = [line.split()[0] for line in lines[at + 1 : at + 7]]
     assert names == ["observe", "infer", "gate", "write", "total", "lag"]
@@ -258,10 +262,10 @@ def test_what_cannot_work_is_refused_and_leaves_nothing_behind(sami, panda, cont
     for name, text in {"bad.toml": "rat = 1", "unfit.toml": "rest = 0\n[rate]\ndw = 1", "taken.mcap": "mine"}.items():
         (tmp_path / "here" / name).write_text(text)
     before = contents(tmp_path)
-    done = sami(*(panda.model if word == "MODEL" else word for word in arguments.split()))
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("sami: ")
-    assert message in done.err
+    result = sami(*(panda.model if word == "MODEL" else word for word in arguments.split()))
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("sami: ")
+    assert message in result.err
     assert contents(tmp_path) == before
 
 
@@ -302,7 +306,7 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, panda, 
         reset(adapter, seed)
 
     monkeypatch.setattr(GymnasiumAdapter, "reset", deploy)
-    done = sami(
+    result = sami(
         "run",
         "--model",
         model,
@@ -315,14 +319,14 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, panda, 
         "--record",
         "run.mcap",
     )
-    assert done.code == 0
+    assert result.code == 0
     recording = read_recording("run.mcap")
     assert [(step.episode, step.record.step) for step in recording.steps if step.record.swapped] == [(2, 0)]
     weights = read_artifact(other).graph_sha256
     assert recording.steps[10].record.swapped.weights_sha256 == weights
-    assert f"copy.onnx has changed: the next episode is driven by weights {weights[:12]}\n" in done.err
-    assert "copy.onnx has changed, but is rejected; the previous model continues: copy.onnx" in done.err
-    assert "1 swaps of the model" in done.prose
+    assert f"copy.onnx has changed: the next episode is driven by weights {weights[:12]}\n" in result.err
+    assert "copy.onnx has changed, but is rejected; the previous model continues: copy.onnx" in result.err
+    assert "1 swaps of the model" in result.prose
     model.write_bytes(panda.model.read_bytes())
     again = sami("replay", "run.mcap")
     assert again.code == 4

@@ -18,10 +18,10 @@ import pytest
 def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, arguments, message, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     before = contents(tmp_path)
-    done = sami("sweep", "--out", "sweep", *arguments.split())
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("sami: ")
-    assert message in done.err
+    result = sami("sweep", "--out", "sweep", *arguments.split())
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("sami: ")
+    assert message in result.err
     assert contents(tmp_path) == before
 
 
@@ -30,10 +30,10 @@ def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, argumen
     ["", "--seed 1", "--out a --on there", "--on 0"],
 )
 def test_wrong_usage_exits_with_2(sami, arguments):
-    done = sami("sweep", *arguments.split())
-    assert (done.code, done.out) == (2, "")
+    result = sami("sweep", *arguments.split())
+    assert (result.code, result.out) == (2, "")
 
 
 def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
-    done = sami("sweep", "--out", tmp_path)
-    assert (done.code, "has no sweep.json; say what to try, such as --method" in done.err) == (1, True)
+    result = sami("sweep", "--out", tmp_path)
+    assert (result.code, "has no sweep.json; say what to try, such as --method" in result.err) == (1, True)

@@ -31,8 +31,8 @@ MODEL = ROOT / "models/panda-satesac.onnx"
 
 
 def test_view_writes_one_file_that_names_nobody_else(sami):
-    done = sami("view", OLD, OLD, "--out", "both.html", "--no-open")
-    assert (done.code, done.out) == (0, "wrote both.html\n")
+    result = sami("view", OLD, OLD, "--out", "both.html", "--no-open")
+    assert (result.code, result.out) == (0, "wrote both.html\n")
     text = Path("both.html").read_text()
     assert "connect-src 'none'" in text
     assert re.findall(r"https?://[^\s\"'`)]+", text) == []
@@ -43,13 +43,13 @@ def test_view_writes_one_file_that_names_nobody_else(sami):
 
 def test_view_refuses_what_is_no_recording(sami):
     Path("other.mcap").write_bytes(b"hello")
-    done = sami("view", "other.mcap", "--no-open")
-    assert (done.code, done.out) == (1, "")
-    assert "other.mcap is damaged, or no recording" in done.err
+    result = sami("view", "other.mcap", "--no-open")
+    assert (result.code, result.out) == (1, "")
+    assert "other.mcap is damaged, or no recording" in result.err
     assert not Path("other.html").exists()
     Path("run.csv").write_text("episode,step\n0,0\n")
-    done = sami("view", "run.csv", "--no-open")
-    assert (done.code, done.err) == (1, "sami: run.csv is no recording. Give NAME.mcap, which --record wrote.\n")
+    result = sami("view", "run.csv", "--no-open")
+    assert (result.code, result.err) == (1, "sami: run.csv is no recording. Give NAME.mcap, which --record wrote.\n")
 
 
 def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():
@@ -58,17 +58,17 @@ def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():
 
 
 def test_convert_wants_to_know_what_to_write(sami):
-    done = sami("convert", OLD)
-    assert done.code == 2
-    assert "Missing argument 'OUT...'" in done.err
-    done = sami("convert", OLD, "run.txt")
-    assert (done.code, list(Path().iterdir())) == (1, [])
-    assert "run.txt ends in .txt; give NAME.csv, NAME.parquet, or a folder's name without a suffix" in done.err
+    result = sami("convert", OLD)
+    assert result.code == 2
+    assert "Missing argument 'OUT...'" in result.err
+    result = sami("convert", OLD, "run.txt")
+    assert (result.code, list(Path().iterdir())) == (1, [])
+    assert "run.txt ends in .txt; give NAME.csv, NAME.parquet, or a folder's name without a suffix" in result.err
 
 
 def test_convert_writes_a_table(sami):
-    done = sami("convert", OLD, "run.csv")
-    assert (done.code, done.out) == (0, "wrote run.csv: 12 rows\n")
+    result = sami("convert", OLD, "run.csv")
+    assert (result.code, result.out) == (0, "wrote run.csv: 12 rows\n")
     assert len(Path("run.csv").read_text().splitlines()) == 13
 
 

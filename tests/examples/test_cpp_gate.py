@@ -20,9 +20,9 @@ def call(*command):
 
 def generated(*options):
     """What the Python gate rules, as the generator prints it."""
-    done = call(sys.executable, FOLDER / "gate_cases.py", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    result = call(sys.executable, FOLDER / "gate_cases.py", *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def gate_table(tmp_path_factory):
         "-o",
         program,
     )
-    done = call("c++", *sanitizers, *source)
-    if "cannot find" in done.stderr:  # the sanitizers' libraries are a package of their own
-        done = call("c++", *source)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = call("c++", *sanitizers, *source)
+    if "cannot find" in result.stderr:  # the sanitizers' libraries are a package of their own
+        result = call("c++", *source)
+    assert (result.returncode, result.stderr) == (0, "")
     return program
 
 
@@ -78,9 +78,9 @@ def test_the_table_has_every_limit_that_a_person_can_set():
 
 
 def test_cpp_rules_as_the_table_says_to_the_last_bit(gate_table):
-    done = call(gate_table, TABLE)
-    assert re.fullmatch(r"\d+ cases, \d+ ticks, \d+ of them latched: 0 differ, .* 0\.0e\+00\n", done.stdout), done
-    assert done.returncode == 0
+    result = call(gate_table, TABLE)
+    assert re.fullmatch(r"\d+ cases, \d+ ticks, \d+ of them latched: 0 differ, .* 0\.0e\+00\n", result.stdout), result
+    assert result.returncode == 0
 
 
 def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
@@ -88,8 +88,8 @@ def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
     cases = table[table.index("case,random 0\n") :]
     require_every_reason_and_limit(cases)
     (tmp_path / "drawn.csv").write_text(cases, encoding="utf-8")
-    done = call(gate_table, tmp_path / "drawn.csv")
-    assert (done.returncode, done.stdout.startswith("300 cases, ")) == (0, True), done.stdout
+    result = call(gate_table, tmp_path / "drawn.csv")
+    assert (result.returncode, result.stdout.startswith("300 cases, ")) == (0, True), result.stdout
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, v
     at = next(at for at in ticks if lines[at][column] not in ("", value, "-"))
     lines[at][column] = value
     (tmp_path / "changed.csv").write_text("\n".join(map(",".join, lines)) + "\n", encoding="utf-8")
-    done = call(gate_table, tmp_path / "changed.csv")
-    assert (done.returncode, f"{row} differs at line {at + 1}:" in done.stdout) == (4, True)
+    result = call(gate_table, tmp_path / "changed.csv")
+    assert (result.returncode, f"{row} differs at line {at + 1}:" in result.stdout) == (4, True)
 
 
 @pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
@@ -113,13 +113,13 @@ def test_cpp_does_not_compile_where_nan_would_pass_as_a_number(flag):
         pytest.skip("c++ is not installed (Debian: g++)")
     preprocess = ("c++", "-std=c++17", "-E", "-x", "c++", HEADERS / "sami_gate.hpp", "-o", "/dev/null")
     assert call(*preprocess).returncode == 0
-    done = call(*preprocess, flag)
-    assert (done.returncode, "the gate rejects NaN" in done.stderr) == (1, True)
+    result = call(*preprocess, flag)
+    assert (result.returncode, "the gate rejects NaN" in result.stderr) == (1, True)
 
 
 def test_cpp_refuses_a_table_that_it_cannot_read(gate_table, tmp_path):
-    done = call(gate_table, tmp_path / "none.csv")
-    assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
+    result = call(gate_table, tmp_path / "none.csv")
+    assert (result.returncode, "cannot be read" in result.stderr) == (1, True)
 
 
 def test_commands_in_comments_name_files_as_the_folder_that_they_are_called_in_sees_them():

@@ -27,10 +27,10 @@ def call(*command, **options):
 
 
 def test_the_host_loop_acts_at_the_rate_of_the_policy(tmp_path):
-    done = call(sys.executable, ROOT / "examples" / "host_loop.py", MODEL, "--steps", "10", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    match = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held, \d+ skipped; context \[.+\]\n", done.stdout)
-    assert match, done.stdout
+    result = call(sys.executable, ROOT / "examples" / "host_loop.py", MODEL, "--steps", "10", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    match = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held, \d+ skipped; context \[.+\]\n", result.stdout)
+    assert match, result.stdout
     assert float(match[1]) >= 9 / 25
 
 
@@ -40,9 +40,9 @@ def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
     broken = text.replace(wave, f"({wave} * (np.nan if now < 1e-6 or abs(now - 3 / 25) < 1e-6 else 1))")
     assert broken != text
     (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
-    done = call(sys.executable, tmp_path / "broken.py", MODEL, "--steps", "5", cwd=tmp_path)
-    assert "5 steps in " in done.stdout, done.stderr
-    assert ", 2 held, " in done.stdout
+    result = call(sys.executable, tmp_path / "broken.py", MODEL, "--steps", "5", cwd=tmp_path)
+    assert "5 steps in " in result.stdout, result.stderr
+    assert ", 2 held, " in result.stdout
 
 
 def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_path):
@@ -51,11 +51,11 @@ def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_pa
     slow = slow.replace('Reached from every way out of the loop."""\n', '"""\n    print(\'stopped\')\n')
     assert slow.count("WORK") == slow.count("stopped") == 1
     (tmp_path / "slow.py").write_text(slow.replace("WORK", "time.sleep(0.3 * (action[0] != 0))"), encoding="utf-8")
-    done = call(sys.executable, tmp_path / "slow.py", MODEL, "--steps", "3", cwd=tmp_path)
-    assert re.search(r"stopped\n3 steps in .*, 0 held, 1[2-5] skipped", done.stdout), done.stderr + done.stdout
+    result = call(sys.executable, tmp_path / "slow.py", MODEL, "--steps", "3", cwd=tmp_path)
+    assert re.search(r"stopped\n3 steps in .*, 0 held, 1[2-5] skipped", result.stdout), result.stderr + result.stdout
     (tmp_path / "bad.py").write_text(slow.replace("WORK", "raise OSError('bus')"), encoding="utf-8")
-    done = call(sys.executable, tmp_path / "bad.py", MODEL, "--steps", "3", cwd=tmp_path)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "stopped")
+    result = call(sys.executable, tmp_path / "bad.py", MODEL, "--steps", "3", cwd=tmp_path)
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (1, "stopped")
 
 
 def test_the_udp_robot_is_not_steered_by_messages_of_another_sender(monkeypatch):
@@ -103,9 +103,9 @@ def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
     Limits.load(limits).require_fit(read_artifact(MODEL).contract)
     main = "from sami_cli.app import main; main()"
     words = ("--model", MODEL, "--tasks", "training", "--episodes", 20, "--json", "--set", f"limits={limits}")
-    done = call(sys.executable, "-c", main, "run", *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    result = call(sys.executable, "-c", main, "run", *words, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert sum(row["success"] for row in rows) >= 16
     assert sum(row["limited"].get("rate dx", 0) for row in rows) > 0
 
@@ -116,8 +116,8 @@ def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory):
     path = tmp_path_factory.mktemp("golden") / "golden.csv"
-    done = golden_steps(path)
-    assert done.returncode == 0, done.stderr
+    result = golden_steps(path)
+    assert result.returncode == 0, result.stderr
     return path
 
 
@@ -138,6 +138,6 @@ def test_golden_steps_are_written_to_the_last_bit(golden):
 
 
 def test_golden_steps_overwrite_nothing(golden):
-    done = golden_steps(golden)
+    result = golden_steps(golden)
     text = f"sami: {golden} exists; choose another name, or replace it with --force.\n"
-    assert (done.returncode, done.stderr) == (1, text)
+    assert (result.returncode, result.stderr) == (1, text)

@@ -27,14 +27,14 @@ def build(folder):
             path = Path(place, "source", name)
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, path)
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "build", "--outdir", str(Path(place, "dist")), str(Path(place, "source"))],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        if done.returncode:
-            raise SystemExit(f"{done.stdout}\nthe build failed; {sys.executable} needs the package `build`")
+        if process.returncode:
+            raise SystemExit(f"{process.stdout}\nthe build failed; {sys.executable} needs the package `build`")
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy2(path, folder)) for path in sorted(Path(place, "dist").iterdir())]
 

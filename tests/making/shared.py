@@ -11,11 +11,11 @@ def shared_folder(tmp_path_factory, name, make):
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent  # the folder of the whole run
-    folder, done = root / f"shared-{name}", root / f"shared-{name}.done"
+    folder, marker = root / f"shared-{name}", root / f"shared-{name}.done"
     with locked(root / f"shared-{name}.lock"):
-        if not done.exists():
+        if not marker.exists():
             shutil.rmtree(folder, ignore_errors=True)  # another worker has failed to fill it
             folder.mkdir()
             make(folder)
-            done.touch()
+            marker.touch()
     return folder

@@ -38,7 +38,7 @@ def follow(page, folder, less=()):
         AssertionError: with the output, if a block fails.
     """
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", script(page, less)],
         cwd=checkout(folder),
         env=environment,
@@ -46,8 +46,8 @@ def follow(page, folder, less=()):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-4000:]
+    return process.stdout
 
 
 def notebook(page):

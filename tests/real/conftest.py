@@ -76,8 +76,8 @@ def run(name, *arguments):
     """Run a program that must succeed."""
     program = Path(sys.executable).with_name(name)
     command = [program if program.exists() else name, *arguments]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.fixture(scope="session")

@@ -42,9 +42,9 @@ def python(request):
         packages = subprocess.run([binary, "-c", paths], capture_output=True, text=True, check=True).stdout.strip()
         Path(packages, "borrowed.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
         pip = [binary, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *PACKAGES]
-        done = subprocess.run(pip, capture_output=True, text=True, timeout=900)
-        if done.returncode:
-            pytest.skip(f"the frameworks cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
+        process = subprocess.run(pip, capture_output=True, text=True, timeout=900)
+        if process.returncode:
+            pytest.skip(f"the frameworks cannot be installed: {process.stderr.strip().splitlines()[-1:]}")
         ready.write_text("\n".join(PACKAGES))
     return binary
 
@@ -55,10 +55,10 @@ def trained(python, tmp_path):
 
     def train(kind):
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(
+        process = subprocess.run(
             [python, SCRIPT, kind, tmp_path], env=environment, capture_output=True, text=True, timeout=600
         )
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert process.returncode == 0, process.stderr[-3000:]
         return tmp_path
 
     return train

@@ -16,11 +16,13 @@ TABLE = ROOT / "tests" / "cases" / "joint_limits.json"
 def test_cpp_allows_what_the_table_says_to_the_last_bit(tmp_path):
     program = tmp_path / "joint_table"
     options = ("-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
-    done = subprocess.run(["c++", *options, ROOT / "examples/cpp/joint_table.cpp", "-o", program], capture_output=True)
-    assert done.returncode == 0, done.stderr
-    done = subprocess.run([program, TABLE], capture_output=True, text=True)
+    process = subprocess.run(
+        ["c++", *options, ROOT / "examples/cpp/joint_table.cpp", "-o", program], capture_output=True
+    )
+    assert process.returncode == 0, process.stderr
+    process = subprocess.run([program, TABLE], capture_output=True, text=True)
     cases = len(json.loads(TABLE.read_text(encoding="utf-8")))
-    assert (done.returncode, done.stdout) == (0, f"{cases} cases, 0 wrong\n")
+    assert (process.returncode, process.stdout) == (0, f"{cases} cases, 0 wrong\n")
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="c++ is not installed (Debian: g++)")

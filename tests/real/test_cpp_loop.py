@@ -150,8 +150,8 @@ def test_its_clock_counts_while_the_machine_is_suspended(tmp_path):
     if not shutil.which("c++") or not shutil.which("unshare") or subprocess.run([*suspended, "true"]).returncode:
         pytest.skip("it needs c++, and the right to set the clocks of a process")
     subprocess.run([*map(str, command)], check=True)
-    done = subprocess.run([*suspended, str(tmp_path / "now")], capture_output=True, text=True, check=True)
-    assert float(done.stdout) - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(1000.0, abs=60.0)
+    process = subprocess.run([*suspended, str(tmp_path / "now")], capture_output=True, text=True, check=True)
+    assert float(process.stdout) - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(1000.0, abs=60.0)
 
 
 def test_a_robot_that_was_never_there_is_told_of(cpp_build):

@@ -134,9 +134,9 @@ def test_a_recording_replayed_in_cpp_gives_the_recorded_actions_and_contexts(pol
         "-o", program,
     )  # fmt: skip
     assert (built.returncode, built.stderr) == (0, "")
-    done = call(program, tmp_path / "recording.csv", TOLERANCE)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("80 steps")
+    result = call(program, tmp_path / "recording.csv", TOLERANCE)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.startswith("80 steps")
 
 
 @needs("arm-none-eabi-g++", "qemu-system-arm")
@@ -151,9 +151,9 @@ def test_a_microcontroller_answers_as_onnxruntime(policy, board):
     assert built.returncode == 0, built.stderr
     semihosting = "enable=on,target=native,arg=replay,arg=golden.csv,arg=1e-5"
     quiet = ("-nographic", "-monitor", "none", "-serial", "none")
-    done = call(
+    result = call(
         "qemu-system-arm", "-M", board, *quiet, "-semihosting-config", semihosting, "-kernel", "replay.elf",
         folder=policy,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("64 steps")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith("64 steps")

@@ -25,8 +25,8 @@ def replay(cpp_build):
 def golden(tmp_path):
     """The golden steps in a file that a test may change."""
     table = tmp_path / "golden.csv"
-    done = golden_steps(table)
-    assert done.returncode == 0, done.stderr
+    result = golden_steps(table)
+    assert result.returncode == 0, result.stderr
     return table
 
 
@@ -37,16 +37,16 @@ def changed(golden, column, row, text):
 
 
 def test_cpp_reproduces_the_golden_steps(replay, golden):
-    done = call(replay, golden)
-    assert done.returncode == 0, done.stderr
-    assert re.match(r"64 steps, largest difference \d\.\de-0[67] at step \d+, within 1e-05", done.stdout)
+    result = call(replay, golden)
+    assert result.returncode == 0, result.stderr
+    assert re.match(r"64 steps, largest difference \d\.\de-0[67] at step \d+, within 1e-05", result.stdout)
 
 
 def test_cpp_finds_a_difference_at_its_step(replay, golden):
     changed(golden, "action.dy", 40, "0.123")
-    done = call(replay, golden)
-    assert done.returncode == 4
-    assert "at step 40, MORE THAN 1e-05" in done.stdout
+    result = call(replay, golden)
+    assert result.returncode == 4
+    assert "at step 40, MORE THAN 1e-05" in result.stdout
 
 
 def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
@@ -61,6 +61,6 @@ def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
 
 def test_cpp_refuses_what_is_not_finite(replay, golden):
     changed(golden, "observation.gripper_width.width", 3, "nan")
-    done = call(replay, golden)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "replay: an observation is not finite or too old; nothing was advanced\n"
+    result = call(replay, golden)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "replay: an observation is not finite or too old; nothing was advanced\n"

@@ -42,8 +42,8 @@ def test_ctrl_c_or_a_closed_terminal_stops_training_where_resume_goes_on(garbage
     assert stopped["state"] == "stopped"
     assert stopped["steps"] < 2000
     assert not (run / "agent.zip").exists()
-    done = sami("train", "--resume", run, "-q")
-    assert (done.code, done.err) == (0, "")
+    result = sami("train", "--resume", run, "-q")
+    assert (result.code, result.err) == (0, "")
     facts = json.loads((run / "run.json").read_text())
     assert facts["state"] == "finished"
     assert facts["steps"] >= 2000

@@ -191,10 +191,10 @@ def test_a_person_asks_for_the_state_and_for_recovery_by_a_command(robot, tmp_pa
     settings = tmp_path / "arm.json"
     settings.write_text(json.dumps(robot.settings()))
     command = [sys.executable, "-m", "sami_runtime.robots.franka", "recover", str(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("mode Idle, last errors []")
-    assert "nothing to recover from" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("mode Idle, last errors []")
+    assert "nothing to recover from" in process.stdout
 
 
 def test_the_camera_that_tells_nothing_is_refused(robot, session):

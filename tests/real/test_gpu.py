@@ -50,5 +50,5 @@ def test_a_session_on_the_gpu_answers_as_on_the_processor():
 
 def sami(*arguments):
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr

@@ -40,9 +40,9 @@ def test_a_hostile_recipe_is_refused_within_limits(kind, tmp_path):
     command = [sys.executable, "-c", "from sami_cli.app import main; main()"]
     command += ["adopt", "policy.onnx", "--contract", "my.toml"]
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # noqa: E731
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, preexec_fn=limit)
-    assert done.returncode == 1, done
-    assert done.stderr.startswith("sami: ")
-    assert "Error" not in done.stderr
-    assert len(done.stderr) < 5_000, done.stderr[:300]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, preexec_fn=limit)
+    assert process.returncode == 1, process
+    assert process.stderr.startswith("sami: ")
+    assert "Error" not in process.stderr
+    assert len(process.stderr) < 5_000, process.stderr[:300]
     assert sorted(os.listdir(tmp_path)) == ["my.toml", "policy.onnx"]

@@ -33,8 +33,8 @@ def example(tmp_path_factory):
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("run", "*.onnx", "__pycache__"))
     command = Path(sys.executable).with_name("sami")
     for line in ("train --env arm:ARM --steps 8000 --out run", "export --run run --env arm:ARM --out arm.onnx"):
-        done = sami(command, folder, *line.split())
-        assert done.returncode == 0, done.stderr
+        result = sami(command, folder, *line.split())
+        assert result.returncode == 0, result.stderr
     return folder
 
 
@@ -49,11 +49,11 @@ def changed(folder, name, *pairs):
 
 
 def test_a_policy_brings_a_simulated_arm_of_lerobot_to_its_goal(example):
-    done = sami(DRIVER, example, "drive", "robot.toml", "--check")
-    assert done.returncode == 0, done.stdout
+    result = sami(DRIVER, example, "drive", "robot.toml", "--check")
+    assert result.returncode == 0, result.stdout
     # Longer than the example: on a machine that is busy with other things, ticks are missed.
-    done = sami(DRIVER, example, "drive", "robot.toml", "--record", "run.mcap", "--set", "steps=150")
-    assert done.returncode == 0, done.stderr
+    result = sami(DRIVER, example, "drive", "robot.toml", "--record", "run.mcap", "--set", "steps=150")
+    assert result.returncode == 0, result.stderr
     steps = [record for _, record in read_recording(example / "run.mcap").steps]
     angles = [record.observation.values["angles"] for record in steps]
     assert angles[0] == pytest.approx((0.0, 0.0), abs=0.05)
@@ -74,8 +74,8 @@ def test_a_robot_that_returns_what_it_was_sent_and_always_reads_zero_is_driven(e
         assert old in text
         text = text.replace(old, new)
     (example / "dummy.toml").write_text(text)
-    done = sami(DRIVER, example, "drive", "dummy.toml", "--record", "dummy.mcap")
-    assert done.returncode == 0, done.stderr
+    result = sami(DRIVER, example, "drive", "dummy.toml", "--record", "dummy.mcap")
+    assert result.returncode == 0, result.stderr
     steps = [record for _, record in read_recording(example / "dummy.mcap").steps]
     assert steps
     assert all((record.observation.values["angles"] == 0.0).all() for record in steps)
@@ -83,12 +83,12 @@ def test_a_robot_that_returns_what_it_was_sent_and_always_reads_zero_is_driven(e
 
 def test_what_lerobot_does_not_have_is_refused_with_what_it_has(example):
     wrong = changed(example, "wrong.toml", ("hex_arm_sim_follower", "hex_arm_follower"))
-    done = sami(DRIVER, example, "drive", wrong, "--check")
-    assert done.returncode == 4
-    assert "Did you mean 'hex_arm_sim_follower'? Valid: bi_openarm_follower," in done.stdout
-    assert "so101_follower" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+    result = sami(DRIVER, example, "drive", wrong, "--check")
+    assert result.returncode == 4
+    assert "Did you mean 'hex_arm_sim_follower'? Valid: bi_openarm_follower," in result.stdout
+    assert "so101_follower" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
     wrong = changed(example, "keys.toml", ('"joint_1.pos", "joint_2.pos"', '"joint_1.pos", "joint_7.pos"'))
-    done = sami(DRIVER, example, "drive", wrong)
-    assert done.returncode == 1
-    assert "'joint_7.pos'; the robot observes joint_1.pos" in done.stderr
+    result = sami(DRIVER, example, "drive", wrong)
+    assert result.returncode == 1
+    assert "'joint_7.pos'; the robot observes joint_1.pos" in result.stderr

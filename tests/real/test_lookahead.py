@@ -8,15 +8,15 @@ from tests.cli.test_lookahead import MODEL, call
 
 def test_from_a_model_to_one_that_looks_ahead_to_one_that_is_fitted_to_recordings(tmp_path):
     ahead, own_model, recording, gap = (tmp_path / name for name in ("ahead.onnx", "own.onnx", "run.mcap", "gap.toml"))
-    done = call("export", "--model", MODEL, "--out", ahead, "--lookahead", 1, "--set", "lookahead_episodes=20")
-    assert done.exit_code == 0, done.output
-    assert "it looks ahead by up to 1 periods" in done.output
+    result = call("export", "--model", MODEL, "--out", ahead, "--lookahead", 1, "--set", "lookahead_episodes=20")
+    assert result.exit_code == 0, result.output
+    assert "it looks ahead by up to 1 periods" in result.output
     assert "ee_position" in call("inspect", ahead).output
     assert verify(ahead).passed
     gap.write_text("latency_s = 0.04\n")
-    done = call("--json", "run", "--model", ahead, "--gap", gap, "--episodes", 12, "--record", recording)
-    assert done.exit_code == 0, done.output
-    rows = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
+    result = call("--json", "run", "--model", ahead, "--gap", gap, "--episodes", 12, "--record", recording)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
     assert sum(row["success"] for row in rows) >= 6
     assert {record.age for _, record in read_recording(recording).steps} == {0.0, 1.0}
     assert call("replay", recording).exit_code == 0

@@ -30,14 +30,14 @@ def test_an_example_trains_and_its_policy_runs(example, sami, small):
     shutil.copytree(FOLDER, ".", dirs_exist_ok=True)
 
     options = small(exploration__warmup_steps=200, learning__batch_episodes=2, network__hidden_size=8)
-    done = sami("train", "--env", env, "--method", "tesac", "--steps", 400, *options, "--out", "run", "-q")
-    assert (done.code, done.err.count("Traceback")) == (0, 0), done.err
+    result = sami("train", "--env", env, "--method", "tesac", "--steps", 400, *options, "--out", "run", "-q")
+    assert (result.code, result.err.count("Traceback")) == (0, 0), result.err
     assert json.loads(Path("run/config.json").read_text())["env"] == env
 
-    done = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--on", 1, "--tasks", "moderate")
-    assert (done.code, feature in done.out) == (0, True), done.err
+    result = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--on", 1, "--tasks", "moderate")
+    assert (result.code, feature in result.out) == (0, True), result.err
 
-    done = sami(
+    result = sami(
         "export",
         "--run",
         "run",
@@ -50,12 +50,12 @@ def test_an_example_trains_and_its_policy_runs(example, sami, small):
         "--set",
         "seen_episodes=0",
     )
-    assert done.code == 0, done.err
+    assert result.code == 0, result.err
     assert sami("verify", "mine.onnx").code == 0
     contract = Session.load("mine.onnx").contract
     assert sizes.items() <= {signal.name: signal.size for signal in contract.observation}.items()
     assert contract.training["env"] == env
 
-    done = sami("run", "--model", "mine.onnx", "--env", env, "--episodes", 1, "--seed", 1)
-    assert done.code == 0, done.err
-    assert feature in done.out
+    result = sami("run", "--model", "mine.onnx", "--env", env, "--episodes", 1, "--seed", 1)
+    assert result.code == 0, result.err
+    assert feature in result.out

@@ -85,11 +85,11 @@ def test_what_a_delay_costs_is_one_command(go2, tmp_path):
     model, scene = go2
     program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
     words = ["robustness", model, "--env", scene, "--gap", "latency", "--episodes", "1", "--on", "1", "--json"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
-    assert done.returncode == 0, done.stderr
-    sets = [point["sets"]["training"] for point in json.loads(done.stdout)["points"]]
+    assert process.returncode == 0, process.stderr
+    sets = [point["sets"]["training"] for point in json.loads(process.stdout)["points"]]
     assert sets[0]["success"] == 1.0
     assert sets[-1]["success"] < 0.5
     assert sets[-1]["tracking_error"] > sets[0]["tracking_error"]
@@ -129,10 +129,10 @@ def test_the_audit_passes_a_recording_of_the_go2s_walk(go2, tmp_path):
     program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
     words = ["play", model, "--robot", scene, "--command", "forward=0.5,turn=0.3", "--record", "walk.mcap"]
     words += ["--set", "steps=300"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     result = audit_log(read_artifact(model), tmp_path / "walk.mcap")
     assert result.passed, str(result)
     assert {verdict.term: verdict.status for verdict in result.verdicts}["joint_velocities"] == "ok"

@@ -104,11 +104,11 @@ def test_a_block_runs_with_exactly_the_extras_that_it_names(python, block, insta
         assert whole in lines or "sami train" not in lines, f"the README no longer has {whole}"
         lines = lines.replace(whole, less)
     command = ["bash", "-euo", "pipefail", "-c", lines] if block.kind == "sh" else ["python", "-c", lines]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
     )
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-4000:]
+    print(process.stdout)
+    assert process.returncode == 0, process.stdout[-4000:]
 
 
 def test_every_block_is_run_or_known_to_be_only_shown():

@@ -34,9 +34,11 @@ def report(*words, timeout=1500):
 def written_report(tmp_path_factory):
     needs_chromium()  # skips before minutes are spent
     out = tmp_path_factory.mktemp("made") / "report"
-    done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    return out, json.loads(done.stdout)
+    result = report(
+        "panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    return out, json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +174,10 @@ def test_words_can_be_read_on_their_ground(written_report, tab):
 def test_what_was_measured_is_not_measured_again(written_report):
     out, first = written_report
     before = {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")}
-    done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
-    again = json.loads(done.stdout)
+    result = report(
+        "panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json"
+    )
+    again = json.loads(result.stdout)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")} == before
     assert again["subjects"][0]["told"] == first["subjects"][0]["told"]
     assert sum(again["subjects"][0]["seconds"].values()) < sum(first["subjects"][0]["seconds"].values()) / 4

@@ -143,8 +143,8 @@ def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, finished_s
     out = shutil.copytree(finished_sweep[0], tmp_path / "sweep")
     shutil.rmtree(out / "panda-satesac-0")
     before = contents(out)
-    done = sami("sweep", "--out", out, "--method", "satesac,tesac", "--seed", "0,1", *OPTIONS, "--dry-run", "--json")
-    assert {name: cell["state"] for name, cell in cells(done).items()} == {
+    result = sami("sweep", "--out", out, "--method", "satesac,tesac", "--seed", "0,1", *OPTIONS, "--dry-run", "--json")
+    assert {name: cell["state"] for name, cell in cells(result).items()} == {
         "panda-tesac-0": "done",
         "panda-satesac-0": "waiting",
         "panda-tesac-1": "waiting",
@@ -160,9 +160,9 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, finished_sweep, tmp_path, con
     out = tmp_path / "sweep"
     shutil.copytree(finished_sweep[0] / "panda-tesac-0", out / "panda-tesac-0")
     before = contents(out)
-    done = sami("sweep", "--out", out, "--method", "tesac", *OPTIONS)
-    assert (done.code, done.err) == (0, "")
-    assert "all 1 cells are trained and evaluated" in done.out
+    result = sami("sweep", "--out", out, "--method", "tesac", *OPTIONS)
+    assert (result.code, result.err) == (0, "")
+    assert "all 1 cells are trained and evaluated" in result.out
     files = contents(out).keys() - before.keys()
     assert {path.name for path in files} == {"sweep.json", "sweep.lock", "runs.jsonl"}
     assert {path: contents(out)[path] for path in before} == before
@@ -172,10 +172,10 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, finished_sweep):
     from sami_train.studies.sweep.sweep import Sweep
 
     with Sweep.open(finished_sweep[0]).locked():
-        done = sami("sweep", "--out", finished_sweep[0])
-    assert done.code == 1
+        result = sami("sweep", "--out", finished_sweep[0])
+    assert result.code == 1
     by = f"process {os.getpid()} on {platform.node()}"
-    assert done.err == f"sami: another sweep runs in {finished_sweep[0]}, {by}; wait for it to end, or stop it.\n"
+    assert result.err == f"sami: another sweep runs in {finished_sweep[0]}, {by}; wait for it to end, or stop it.\n"
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, finished_sweep):
 )
 def test_a_contradicting_sweep_is_refused_with_what_differs(sami, finished_sweep, contents, options, message):
     before = contents(finished_sweep[0])
-    done = sami("sweep", "--out", finished_sweep[0], "--method", "tesac,satesac", *OPTIONS, *options.split())
-    assert done.code == 1
-    assert message in done.err
+    result = sami("sweep", "--out", finished_sweep[0], "--method", "tesac,satesac", *OPTIONS, *options.split())
+    assert result.code == 1
+    assert message in result.err
     assert contents(finished_sweep[0]) == before
 
 
 def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, finished_sweep, tmp_path):
     shutil.copytree(finished_sweep[0] / "panda-tesac-0", tmp_path / "panda-tesac-0")
-    done = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700, *OPTIONS[2:])
-    assert done.code == 1
-    assert "holds a run with steps = 600, and the sweep's has 700" in done.err
+    result = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700, *OPTIONS[2:])
+    assert result.code == 1
+    assert "holds a run with steps = 600, and the sweep's has 700" in result.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

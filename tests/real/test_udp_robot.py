@@ -60,23 +60,23 @@ def drive(folder, *options, **changes):
 
 def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot, tmp_path):
     udp_robot(240)
-    done = sami("check-adapter", "udp_robot:make", "--model", MODEL, "--excite", "--limits", "limits.toml")
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert "0 of 15 checks failed" in done.stdout
-    done = sami("drive", "udp_robot.toml", "--check")
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert "WRONG" not in done.stdout
-    done = drive(tmp_path, "--set", "steps=10")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
+    result = sami("check-adapter", "udp_robot:make", "--model", MODEL, "--excite", "--limits", "limits.toml")
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    assert "0 of 15 checks failed" in result.stdout
+    result = sami("drive", "udp_robot.toml", "--check")
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    assert "WRONG" not in result.stdout
+    result = drive(tmp_path, "--set", "steps=10")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "10 acted, 0 held, 0 late, 0 refused" in result.stdout
 
 
 def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot, tmp_path):
     udp_robot(8)  # long enough for a busy machine to begin
-    done = drive(tmp_path, "--set", "steps=1000")
-    assert done.returncode == 3
-    assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
-    assert "not acted: age " in done.stdout
+    result = drive(tmp_path, "--set", "steps=1000")
+    assert result.returncode == 3
+    assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", result.stderr)
+    assert "not acted: age " in result.stdout
 
 
 def events_of(robot):
@@ -109,15 +109,15 @@ def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it
 
 def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(udp_robot, tmp_path):
     udp_robot(60)
-    done = drive(tmp_path, "--set", "steps=10")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
-    done = drive(tmp_path, emergency_stop="udp_robot:brake")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "could not stop the robot, so nothing was moved: unknown factory 'brake'" in done.stderr
+    result = drive(tmp_path, "--set", "steps=10")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "10 acted, 0 held, 0 late, 0 refused" in result.stdout
+    result = drive(tmp_path, emergency_stop="udp_robot:brake")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "could not stop the robot, so nothing was moved: unknown factory 'brake'" in result.stderr
 
 
 def test_a_robot_that_was_never_there_is_told_of(tmp_path):
-    done = drive(tmp_path)
-    assert (done.returncode, done.stdout.count("acted")) == (1, 0)
-    assert "sent nothing for a second. Is it running?" in done.stderr
+    result = drive(tmp_path)
+    assert (result.returncode, result.stdout.count("acted")) == (1, 0)
+    assert "sent nothing for a second. Is it running?" in result.stderr

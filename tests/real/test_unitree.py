@@ -117,8 +117,10 @@ def test_unitrees_own_classes_read_our_bytes_and_find_the_checksum_right_and_the
     draw = np.random.default_rng(0)
     setpoints = [Setpoint(*draw.normal(size=(3, 12))) for _ in range(100)]
     lines = "".join(f"{setpoint.message().hex()}\n" for setpoint in setpoints)
-    done = subprocess.run([PYTHON, "-c", BYTES], input=lines, capture_output=True, text=True, check=True, timeout=120)
-    message, state = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(
+        [PYTHON, "-c", BYTES], input=lines, capture_output=True, text=True, check=True, timeout=120
+    )
+    message, state = json.loads(process.stdout.splitlines()[-1])
     for setpoint, (right, head, flag, motors) in zip(setpoints, message, strict=True):
         assert right
         assert (head, flag) == ([0xFE, 0xEF], 0xFF)
@@ -188,8 +190,8 @@ def test_the_public_policy_stands_up_walks_and_is_laid_down(folder, robot):
     before = robot.now()
     assert before["height"] < 0.12
     options = ["--set", "steps=300", *(["--set", f"priority={PRIORITY}"] if PRIORITY else [])]
-    done = drive(folder, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = drive(folder, *options)
+    assert result.returncode == 0, result.stdout + result.stderr
     values, walked = [], []
     while not robot.lines.empty():
         values.append(robot.lines.get())
@@ -205,12 +207,12 @@ def test_the_public_policy_stands_up_walks_and_is_laid_down(folder, robot):
 
 def test_a_check_connects_and_sends_nothing_and_refuses_a_robot_whose_sport_mode_is_on(folder, robot):
     before = robot.now()["good"]
-    done = drive(folder, "--check")
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = drive(folder, "--check")
+    assert result.returncode == 0, result.stdout + result.stderr
     robot.change(mode="normal")
-    done = drive(folder, "--check")
-    assert done.returncode == 4
-    text = " ".join(done.stdout.split())
+    result = drive(folder, "--check")
+    assert result.returncode == 4
+    text = " ".join(result.stdout.split())
     assert "WRONG adapter: nothing was sent, because 1 thing(s) do not match" in text
     assert "Unitree's sport mode is on ('normal')" in text
     assert "release_sport_mode = true" in text

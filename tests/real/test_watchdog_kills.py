@@ -19,9 +19,9 @@ def test_loops_fail_in_every_way_and_each_robot_rests_within_the_given_time_and_
         "--port",
         "47041",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=ROOT)
-    document = json.loads(done.stdout)
-    print(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=ROOT)
+    document = json.loads(process.stdout)
+    print(process.stdout)
     assert len({kill["kind"] for kill in document["kills"]}) == KINDS
     assert [kill for kill in document["kills"] if kill["faults"] or kill["late_s"] > document["allowed_s"]] == []
-    assert done.returncode == 0
+    assert process.returncode == 0

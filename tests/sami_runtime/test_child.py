@@ -53,10 +53,10 @@ def test_a_watchdog_runs_the_module_that_was_named_and_no_other(hostile, tmp_pat
 
 def test_the_server_of_a_live_run_runs_no_module_of_the_current_folder(hostile):
     pytest.importorskip("sami_cli")
-    done = subprocess.run(
+    process = subprocess.run(
         python_command("sami_runtime.recording.live", 99), input="token", capture_output=True, text=True
     )
-    assert "Bad file descriptor" in done.stderr, "it came as far as its socket"
+    assert "Bad file descriptor" in process.stderr, "it came as far as its socket"
     assert hostile() == ""
 
 
@@ -64,8 +64,8 @@ def test_a_cell_of_a_sweep_runs_no_module_of_the_current_folder(hostile, tmp_pat
     pytest.importorskip("torch")
     from sami_train.studies.sweep.job import job_command
 
-    done = subprocess.run(job_command(tmp_path / "logs"), capture_output=True, text=True)
-    assert "logs" in done.stderr.splitlines()[-1], "it came as far as its description"
+    process = subprocess.run(job_command(tmp_path / "logs"), capture_output=True, text=True)
+    assert "logs" in process.stderr.splitlines()[-1], "it came as far as its description"
     assert hostile() == ""
 
 

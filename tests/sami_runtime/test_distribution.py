@@ -101,6 +101,6 @@ def test_files_call_this_package_sami_whatever_pip_calls_it(installed, monkeypat
 
 def test_it_needs_the_standard_library_alone(tmp_path):
     script = f"import runpy; print(runpy.run_path({distribution.__file__!r})['install_hint']('cpu'))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("[cpu]'\n")
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.endswith("[cpu]'\n")

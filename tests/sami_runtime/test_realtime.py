@@ -40,9 +40,9 @@ NORMAL = "0 0 False"
 def call(code, *prefix):
     """What a process prints that runs the code, after its limits were set by the command before it."""
     command = [*prefix, sys.executable, "-c", REPORT + textwrap.dedent(code)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout.splitlines()
 
 
 def unprivileged(*limits):

@@ -355,8 +355,8 @@ with Run(session, Arm(clock), clock, record=sys.argv[2]) as run:
 def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording(path, recorded, request):
     script = RUN_UNTIL_STOPPED.format(root=str(request.config.rootpath))
     command = [sys.executable, "-W", "ignore::UserWarning", "-c", script, str(path), str(recorded)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout, process.stderr) == (128 + signal.SIGTERM, "", "")
     assert read_recording(recorded).closed
 
 

@@ -87,8 +87,8 @@ def results(folder, text):
     """How pytest ends on a file, and what it says."""
     Path(folder, "test_arm.py").write_text(dedent(text), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-rfs", "-p", "no:cacheprovider", "test_arm.py"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
-    return done.returncode, done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    return process.returncode, process.stdout
 
 
 ARM = """

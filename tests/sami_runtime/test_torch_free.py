@@ -40,9 +40,9 @@ print(session.step({{"position": [0.1, 0.2], "goal": [0.5]}}).action.shape)
 def run(make):
     def run(script):
         command = [sys.executable, "-c", script, str(make.write(make.recurrent()))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split("\n")[:-1]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert process.returncode == 0, process.stderr
+        return process.stdout.split("\n")[:-1]
 
     return run
 

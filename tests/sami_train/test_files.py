@@ -170,8 +170,8 @@ def test_a_line_that_finds_no_room_leaves_the_lines_before_it_whole(tmp_path):
     limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (25, 25))\nfile = open(sys.argv[1], 'ab', buffering=0)\n"
     limited += "for _ in range(3): append(file, b'{\"step\": 10}\\n')"
     path = tmp_path / "metrics.jsonl"
-    done = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
-    assert "File too large" in done.stderr
+    process = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
+    assert "File too large" in process.stderr
     assert path.read_text() == '{"step": 10}\n'
 
 

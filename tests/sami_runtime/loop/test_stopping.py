@@ -196,8 +196,8 @@ def program(text, *arguments):
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 def test_a_stop_that_began_runs_to_its_end_whatever_signals_come():
-    done = program(STORM, 40)
-    assert (done.stdout, done.returncode) == ("stopped\n", 0), done.stderr
+    process = program(STORM, 40)
+    assert (process.stdout, process.returncode) == ("stopped\n", 0), process.stderr
 
 
 PENDING = """
@@ -226,9 +226,9 @@ stopped_after(Arm(), lambda: None)
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 def test_three_signals_that_are_pending_together_do_not_keep_the_robot_from_its_stop():
-    done = program(PENDING)
-    assert done.stdout == "stopping\nstopped\n"
-    assert done.returncode in (-signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP), done.stderr
+    process = program(PENDING)
+    assert process.stdout == "stopping\nstopped\n"
+    assert process.returncode in (-signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP), process.stderr
 
 
 def test_who_signals_a_stop_that_hangs_is_told_what_still_ends_it(monkeypatch, capfd):

@@ -197,10 +197,10 @@ def test_an_embedded_session_starts_no_thread_prints_nothing_and_keeps_nothing_o
     # onnxruntime would not report to its maker in continuous integration anyhow; here it must be our doing.
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")}
     environment |= {"HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", EMBEDDED, str(path)], capture_output=True, text=True, timeout=60, env=environment
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     assert [str(leftover.relative_to(home)) for leftover in home.rglob("*")] == []
 
 

@@ -50,8 +50,8 @@ def test_a_provider_that_leaves_the_work_to_the_cpu_is_refused(make, policy, pat
 def stepping(path, before):
     """The last line that a program prints which loads a session after `before`."""
     script = f"import sys\n{before}\nfrom sami_runtime.session import Session\nSession.load(sys.argv[1])"
-    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
-    return done.stderr.splitlines()[-1]
+    process = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    return process.stderr.splitlines()[-1]
 
 
 def test_without_onnxruntime_the_two_ways_to_install_it_are_named(path):

@@ -79,10 +79,10 @@ def episode():
 
 def test_what_came_before_does_not_change_what_a_memoryless_policy_does(episode):
     observations, executed = episode
-    before, done = observations.copy(), executed.copy()
-    before[:7], done[:7] = 1.5, -0.5
-    assert np.array_equal(acts("none", observations, executed)[7:], acts("none", before, done)[7:])
-    remembered = acts("lstm", observations, executed)[7:] - acts("lstm", before, done)[7:]
+    before, other_actions = observations.copy(), executed.copy()
+    before[:7], other_actions[:7] = 1.5, -0.5
+    assert np.array_equal(acts("none", observations, executed)[7:], acts("none", before, other_actions)[7:])
+    remembered = acts("lstm", observations, executed)[7:] - acts("lstm", before, other_actions)[7:]
     assert np.abs(remembered).max() > 1e-4
 
 
@@ -150,12 +150,12 @@ def test_what_other_processes_are_sent_acts_alike(encoder):
     weights = make_policy(encoder, CODE if encoder == "told" else None).numpy_weights()
     copies = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
     observations = np.random.default_rng(0).normal(size=(6, 1, FEATURES)).astype(np.float32)
-    done = []
+    actions = []
     for item in copies:
         policy = NumpyPolicy(item, 1)
         policy.reset([{"mass": 2.0, "crippled": [2]}])
-        done.append([policy.step(observation)[0].tolist() for observation in observations])
-    assert done[0] == done[1] == done[2]
+        actions.append([policy.step(observation)[0].tolist() for observation in observations])
+    assert actions[0] == actions[1] == actions[2]
 
 
 def agent(method, **changes):

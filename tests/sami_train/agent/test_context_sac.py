@@ -268,8 +268,8 @@ def test_one_that_once_went_on_without_its_buffer_owes_updates_when_it_begins_ag
 def test_learning_rates_fall_linearly_to_their_share():
     learner = agent(learning__decay_from=0.5, learning__decay_to=0.1).learner
     rates = []
-    for done in (0.0, 0.5, 0.75, 1.0):
-        learner.set_progress(done)
+    for result in (0.0, 0.5, 0.75, 1.0):
+        learner.set_progress(result)
         rates.append([group["lr"] for group in learner.critic_optimizer.param_groups])
     assert np.array(rates) == pytest.approx(np.outer([1, 1, 0.55, 0.1], [1e-3, 3e-4]))
 

@@ -118,9 +118,9 @@ def test_a_run_with_a_profile_resumes_to_the_bit_and_keeps_its_gap(tmp_path, mon
     whole = train.start(resolve("fast-cpu", TINY), tmp_path / "whole", show=False)
     honest = train.Progress.update
 
-    def stop_early(self, done, *rest):
-        honest(self, done, *rest)
-        if done >= 200:
+    def stop_early(self, steps_so_far, *rest):
+        honest(self, steps_so_far, *rest)
+        if steps_so_far >= 200:
             train.signal.raise_signal(train.signal.SIGINT)
 
     with monkeypatch.context() as patch:

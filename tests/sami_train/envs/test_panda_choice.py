@@ -32,10 +32,10 @@ def test_without_pybullet_a_run_is_in_mujoco_and_its_output_and_recording_say_so
     from sami_runtime.recording.reader import read_recording
 
     record = tmp_path / "run.mcap"
-    done = sami_without_pybullet("run", "--env", "panda", "--episodes", 1, "--tasks", "training", "--record", record)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("panda runs in MuJoCo 4")
-    assert done.stdout.splitlines()[0].endswith("PyBullet is not installed")
+    result = sami_without_pybullet("run", "--env", "panda", "--episodes", 1, "--tasks", "training", "--record", record)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("panda runs in MuJoCo 4")
+    assert result.stdout.splitlines()[0].endswith("PyBullet is not installed")
     assert read_recording(record).about["engine"] == "mujoco"
 
 
@@ -43,9 +43,9 @@ def test_without_pybullet_a_run_is_in_mujoco_and_its_output_and_recording_say_so
 def test_without_pybullet_an_evaluation_names_mujoco():
     pytest.importorskip("safetensors")
     arguments = ("--model", "panda-satesac", "--tasks", "training", "--episodes", 1, "--on", 1, "--json")
-    done = sami_without_pybullet("eval", *arguments)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    outcome = sami_without_pybullet("eval", *arguments)
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
     assert (result["env"], result["engine"]) == ("panda", "mujoco")
 
 
@@ -56,11 +56,11 @@ def test_with_pybullet_it_is_pybullet():
 
 def test_panda_in_both_engines_says_what_is_missing_without_pybullet():
     code = WITHOUT + "from sami_train.envs import environment; from sami_train.envs.make import make; "
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code + "make(environment('panda-both'))"], capture_output=True, text=True, timeout=100
     )
-    assert "'panda-both' needs PyBullet beside MuJoCo" in done.stderr
-    assert "name panda or panda-mujoco" in done.stderr
+    assert "'panda-both' needs PyBullet beside MuJoCo" in process.stderr
+    assert "name panda or panda-mujoco" in process.stderr
 
 
 @pytest.mark.parametrize("name", ["panda-mujoco", "panda-both"])

@@ -149,14 +149,14 @@ def test_a_warm_up_by_the_policy_is_not_random():
 
 def test_a_finished_run_that_gets_more_steps_equals_one_that_had_them_from_the_beginning(source, copy, tmp_path):
     whole = train.start(resolve("fast-cpu", TINY | {"steps": 420}), tmp_path / "whole", show=False)
-    done = RunFolder.open(copy).facts()["steps"]
+    folder_facts = RunFolder.open(copy).facts()["steps"]
     longer = train.resume(copy, steps=420, show=False)
     assert longer.num_timesteps == whole.num_timesteps >= 420
     assert longer._n_updates == whole._n_updates > source[1]._n_updates
     assert same(weights(whole), weights(longer))
     assert RunFolder.open(copy).config().steps == 420
     facts = RunFolder.open(copy).facts()
-    assert (facts["state"], facts["extended"]) == ("finished", [{"from": done, "to": 420}])
+    assert (facts["state"], facts["extended"]) == ("finished", [{"from": folder_facts, "to": 420}])
 
 
 def test_steps_that_add_no_update_are_refused_before_anything_is_written(copy):
@@ -170,8 +170,8 @@ def test_steps_that_add_no_update_are_refused_before_anything_is_written(copy):
         with pytest.raises(RunError, match=reason):
             train.resume(copy, steps=steps, show=False)
     assert contents() == before
-    done = RunFolder.open(copy).facts()["updates"]
-    assert train.resume(copy, steps=320, show=False)._n_updates > done
+    folder_facts = RunFolder.open(copy).facts()["updates"]
+    assert train.resume(copy, steps=320, show=False)._n_updates > folder_facts
 
 
 def test_a_run_without_its_buffer_goes_on_with_what_it_collects_anew_and_says_so(source, copy, capsys):

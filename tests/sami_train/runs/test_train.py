@@ -43,9 +43,9 @@ def interrupt_at(monkeypatch, steps):
     """Press Ctrl-C once the run has done so many steps."""
     honest = train.Progress.update
 
-    def update(self, done, *rest):
-        honest(self, done, *rest)
-        if done >= steps:
+    def update(self, steps_so_far, *rest):
+        honest(self, steps_so_far, *rest)
+        if steps_so_far >= steps:
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(train.Progress, "update", update)

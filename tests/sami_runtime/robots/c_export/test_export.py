@@ -42,8 +42,8 @@ def folder(sources, tmp_path_factory):
     path = tmp_path_factory.mktemp("policy")
     for name, text in sources.items():
         (path / name).write_text(text)
-    done = call("c++", *FLAGS, "-fno-exceptions", "-c", path / "panda_satesac_ahead.cpp", "-o", path / "policy.o")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = call("c++", *FLAGS, "-fno-exceptions", "-c", path / "panda_satesac_ahead.cpp", "-o", path / "policy.o")
+    assert (result.returncode, result.stderr) == (0, "")
     return path
 
 
@@ -72,14 +72,14 @@ def test_it_answers_as_onnxruntime_step_by_step(folder):
     fused = ("-mfma",) if " fma " in Path("/proc/cpuinfo").read_text() else ()
     again = call("c++", *FLAGS, *fused, "-c", folder / "panda_satesac_ahead.cpp", "-o", folder / "fused.o")
     assert again.returncode == 0
-    done = call(
+    result = call(
         "c++", *FLAGS, "-DPOLICY=panda_satesac_ahead", "-include", header, source, folder / "fused.o", "-o", program
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
     answers_of_onnxruntime(table)
-    done = call(program, table, "1e-6" if fused else "1e-5")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("64 steps")
+    result = call(program, table, "1e-6" if fused else "1e-5")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith("64 steps")
 
 
 def test_it_refers_to_no_heap(folder):

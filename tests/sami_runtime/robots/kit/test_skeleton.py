@@ -103,8 +103,10 @@ def test_it_is_as_tidy_as_our_own_sources(module_of_arm, tmp_path):
     ruff = Path(sys.executable).with_name("ruff")
     if not ruff.exists():
         pytest.skip("ruff is not installed")
-    done = subprocess.run([ruff, "check", "--isolated", "--select", "E,F,I", "--line-length", "120", path], timeout=60)
-    assert done.returncode == 0
+    process = subprocess.run(
+        [ruff, "check", "--isolated", "--select", "E,F,I", "--line-length", "120", path], timeout=60
+    )
+    assert process.returncode == 0
 
 
 def test_a_name_that_cannot_be_imported_and_a_file_that_is_there_are_refused(tmp_path):

@@ -34,7 +34,7 @@ def model(name="panda-satesac"):
     return Subject.of_model(path, environment(name.removesuffix("-satesac")))
 
 
-def silence(part, done, count):
+def silence(part, rounds, count):
     pass
 
 
