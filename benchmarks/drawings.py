@@ -45,7 +45,7 @@ class Picture:
     """
 
     def __init__(self, width: int, height: int, title: str, palette: dict[str, str]) -> None:
-        self.palette, self.used = palette, set[str]()
+        self.palette, self.names = palette, set[str]()
         self.size, self.title = (width, height), title
         self.shapes: list[str] = []
 
@@ -93,7 +93,7 @@ class Picture:
     def arrow(self, points: Points, kind: str = "line", head: bool = True) -> None:
         """Draw straight lines through points, with a head at the last one."""
         colour, dashes = self.palette[kind], DASHES.get(kind)
-        self.used.add(kind)
+        self.names.add(kind)
         marks = (f' stroke-dasharray="{dashes}"' if dashes else "") + (f' marker-end="url(#{kind})"' if head else "")
         route = " ".join(f"{x},{y}" for x, y in points)
         self.shapes.append(f'<polyline points="{route}" fill="none" stroke="{colour}" stroke-width="2"{marks}/>')
@@ -109,7 +109,7 @@ class Picture:
         heads = "".join(
             f'<marker id="{kind}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
             f'<path d="M0 0L10 5L0 10z" fill="{self.palette[kind]}"/></marker>\n'
-            for kind in sorted(self.used)
+            for kind in sorted(self.names)
         )
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

@@ -189,12 +189,12 @@ class Outcome(NamedTuple):
     alternatives: list[str]
 
 
-loaded = cache(policies)
+cached_policies = cache(policies)
 
 
 def cases(logs: Path, options: argparse.Namespace) -> Iterator[Case]:
     """Yield a case of every policy with every bug, and some without one."""
-    for number, policy in enumerate(loaded(options.folder)):
+    for number, policy in enumerate(cached_policies(options.folder)):
         for draw in range(options.draws):
             seed = 1000 * number + draw + (FRESH if options.fresh else 0)
             count = len(_bugs(policy, np.random.default_rng(seed)))
@@ -204,7 +204,7 @@ def cases(logs: Path, options: argparse.Namespace) -> Iterator[Case]:
 
 def judge(case: Case) -> Outcome:
     """Make the log of a case, unless it exists, and audit it."""
-    policy = loaded(case.folder)[case.policy]
+    policy = cached_policies(case.folder)[case.policy]
     bugs = _bugs(policy, np.random.default_rng(case.seed))
     bug = bugs[case.index] if case.index < len(bugs) else None
     path = case.logs / f"{policy.name}-{case.seed}-{case.index}{'-noisy' if case.noisy else ''}.npz"
@@ -298,7 +298,7 @@ def main() -> None:
             if options.misses:
                 print(outcome, flush=True)
     if options.logs:
-        recipes = {policy.name: policy.recipe for policy in loaded(options.folder)}
+        recipes = {policy.name: policy.recipe for policy in cached_policies(options.folder)}
         (options.logs / "index.json").write_text(json.dumps({"cases": index, "recipes": recipes}))
     print(tally)
     print(f"of the others, the audit says for {unsure} that the log cannot exclude it")

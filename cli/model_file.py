@@ -73,7 +73,7 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
 def _scene(contract: Contract, name: str) -> EnvironmentSpec | None:
     """Return the environment of an adopted policy on an MJCF file, or on TOML with a key `scene`; else None."""
     from sami_runtime.files import read_document
-    from sami_train.envs.catalog import added
+    from sami_train.envs.catalog import of_commands
 
     by_toml = (
         name.endswith(".toml") and "adopted" in contract.training and "scene" in read_document(Path(name), "robots")
@@ -82,8 +82,8 @@ def _scene(contract: Contract, name: str) -> EnvironmentSpec | None:
         return None
     from sami_train.studies.play.env import play_environment
 
-    added[name] = play_environment(contract, name)
-    return added[name]
+    of_commands[name] = play_environment(contract, name)
+    return of_commands[name]
 
 
 def model_and_environment(

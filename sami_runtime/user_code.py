@@ -12,7 +12,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName, in_shell
 
-_named: frozenset[Path] | None = None
+_files: frozenset[Path] | None = None
 """Names of code that the user gave, as paths: `./arm.toml` is `arm.toml`. Only they may be imported. None, as in a
 program of one's own, allows all names."""
 
@@ -23,17 +23,17 @@ def only_named(names: Iterable[str]) -> Iterator[None]:
 
     Every command of `sami` runs inside this block, with the names of `--env`. It applies to the whole process.
     """
-    global _named
-    before, _named = _named, frozenset(Path(name).absolute() for name in names)
+    global _files
+    before, _files = _files, frozenset(Path(name).absolute() for name in names)
     try:
         yield
     finally:
-        _named = before
+        _files = before
 
 
 def require_named(name: str, kind: str, source: str = "a file") -> None:
     """Raise SamiError if a file names this code and the user did not; see `only_named`."""
-    if _named is None or Path(name).absolute() in _named:
+    if _files is None or Path(name).absolute() in _files:
         return
     option = f"--env {in_shell(name)}" if name.isprintable() else "--env and that name"
     place = ", in the folder from which that is its path" if name.endswith(".toml") else ""

@@ -46,7 +46,7 @@ def short_panda(monkeypatch):
     panda = catalog.ENVIRONMENTS["panda"]
     sets = {name: tasks[:2] for name, tasks in panda.tasks.sets.items()}
     short = dataclasses.replace(panda, episode_steps=12, tasks=dataclasses.replace(panda.tasks, sets=sets))
-    monkeypatch.setitem(catalog.added, "panda", short)
+    monkeypatch.setitem(catalog.of_commands, "panda", short)
     return short
 
 

@@ -60,7 +60,7 @@ def exists(name, page):
     return any(list(place.glob(name.rstrip("/"))) for place in places)
 
 
-def named(page):
+def file_names(page):
     """Each path that a page names in code, in an indented block or as the target of a link."""
     text = words(page)
     code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^    (.*)$", text, re.MULTILINE)
@@ -71,7 +71,7 @@ def named(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_path_that_a_page_names_exists(page):
-    paths, links = named(page)
+    paths, links = file_names(page)
     assert paths or links
     assert [name for name in paths if not exists(name, page)] == []
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
@@ -89,7 +89,7 @@ def test_a_path_that_does_not_exist_is_noticed():
     """A guard of the guard."""
     assert FILE_NAME.findall("sh tests/hashed.sh") == ["tests/hashed.sh"]
     assert not exists("tests/hushed.sh", "CONTRIBUTING.md")
-    assert "sami_runtime/loop/episode.py" in named("docs/how-it-works.md")[0]
+    assert "sami_runtime/loop/episode.py" in file_names("docs/how-it-works.md")[0]
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-it-works.md"])

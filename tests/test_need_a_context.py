@@ -86,8 +86,8 @@ def test_the_tutorial_names_the_one_ant_whose_context_shows_no_gain_in_any_set()
 
 
 def test_the_page_of_the_so101_says_how_far_a_short_history_is_behind_and_ahead():
-    trained = measured.trained_baselines("so101-satesac")
-    gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", trained[1].split("over SAC on ten steps ")[1])
+    baselines = measured.trained_baselines("so101-satesac")
+    gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", baselines[1].split("over SAC on ten steps ")[1])
     (lag, low, high), (_, least, most), (ahead, *bounds) = [[float(number) for number in gain] for gain in gains]
     page = " ".join((ROOT / "docs/reference/so101.md").read_text(encoding="utf-8").split())
     assert f"it is {lag:.3f} [{low:.3f}, {high:.3f}] behind on training tasks, level on moderate ones" in page

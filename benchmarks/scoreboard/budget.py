@@ -85,19 +85,19 @@ class Clock:
         self._from, self._paused, self._wall = self._seconds(), 0.0, time.perf_counter()
 
     @property
-    def used(self) -> float:
+    def seconds(self) -> float:
         """Training time so far [s], without evaluations."""
         return self._seconds() - self._from - self._paused
 
     @property
     def share(self) -> float:
         """Used fraction of the budget."""
-        return min(1.0, self.used / self.budget)
+        return min(1.0, self.seconds / self.budget)
 
     def tick(self) -> None:
         """Count an environment step, and evaluate if due; raise `TimeIsUpError` after the last evaluation."""
         self.steps += 1
-        seconds = self.used
+        seconds = self.seconds
         if seconds < self.budget * self._next / self._points:
             return
         # A library that updates in bursts may pass several points of the grid at once.
@@ -109,7 +109,7 @@ class Clock:
 
     def _evaluate(self, names: Sequence[str]) -> None:
         assert self.actor is not None
-        seconds, start = self.used, self._seconds()
+        seconds, start = self.seconds, self._seconds()
         wall = time.perf_counter() - self._wall
         returns = {name: play(self.task, self.actor, self.task.sets[name], self.reads_task) for name in names}
         point = {"seconds": round(seconds, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}

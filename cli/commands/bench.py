@@ -113,7 +113,7 @@ def _torch_candidates(contract: Contract) -> tuple[list[Candidate], str]:
         from sami_runtime.errors import SamiError
         from sami_runtime.model.contract import ACTION
         from sami_train.export.graph import TorchSession
-        from sami_train.studies.lookahead.forward_model import alone
+        from sami_train.studies.lookahead.forward_model import without_lookahead
 
         try:
             agent = _agent(contract)
@@ -126,7 +126,7 @@ def _torch_candidates(contract: Contract) -> tuple[list[Candidate], str]:
     flat = np.zeros((OBSERVATIONS, spec.layout.size), np.float32)
     for name, value in observations(contract).items():
         flat[:, spec.layout.columns(name)] = value
-    eager = TorchSession(agent.policy, alone(contract))
+    eager = TorchSession(agent.policy, without_lookahead(contract))
     state: Any = None
 
     def reset() -> None:

@@ -55,14 +55,14 @@ def robustness(
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.envs.catalog import added
+    from sami_train.envs.catalog import of_commands
     from sami_train.evaluation import robustness as measuring
     from sami_train.files import unfinished
     from sami_train.machine import usable_cores
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
-    if place.is_cluster and spec.name in added:
+    if place.is_cluster and spec.name in of_commands:
         raise SamiError(f"{spec.name} is played on this machine only; leave out --on, or give it a number.")
     names = task_set_names(tasks, spec)
     if gap is not None and (gap == "modest" or Path(gap).suffix in (".toml", ".json")):
@@ -88,7 +88,7 @@ def robustness(
         document = {
             "env": spec.name,
             "model": model.name,
-            **({"scene_of": str(model)} if spec.name in added else {}),
+            **({"scene_of": str(model)} if spec.name in of_commands else {}),
             "weights_sha256": contract.weights_sha256,
             f"episodes_per_{spec.measure.per}": episodes,
             "points": [point.to_dict() for point in points],

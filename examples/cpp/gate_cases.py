@@ -363,12 +363,12 @@ def rows(case: Case) -> Iterator[list[object]]:
         if isinstance(step, Tick):
             yield ["tick", step.time, step.stamp, step.ticks, *step.action, *_drive(gate, step, contract), *step.values]
         elif isinstance(step, Stand):
-            yield ["stand", step.time, *_written(gate, _stand(gate, step.time), "")]
+            yield ["stand", step.time, *_row(gate, _stand(gate, step.time), "")]
         elif isinstance(step, Score):
             reading = Reading(0, 0.0, step.phase, score=step.value, alarm=step.value > 1.0)
             gate.record_telemetry(reading)
-            settled, changed = reading.phase is Phase.SETTLED, reading.alarm or reading.phase is Phase.READAPTING
-            yield ["heed", step.value, int(settled), int(changed)]
+            settled, alarm = reading.phase is Phase.SETTLED, reading.alarm or reading.phase is Phase.READAPTING
+            yield ["heed", step.value, int(settled), int(alarm)]
         elif step == "rearm":
             gate.rearm()
             yield ["rearm"]
@@ -390,7 +390,7 @@ def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
         ruling = Ruling(None, ("stop",), step.time, f"start: {error}")
     if ruling is None:
         ruling = gate.hold(reason, step.time, step.ticks)
-    return _written(gate, ruling, reason)
+    return _row(gate, ruling, reason)
 
 
 def _stand(gate: SafetyGate, now: float) -> Ruling:
@@ -400,7 +400,7 @@ def _stand(gate: SafetyGate, now: float) -> Ruling:
         return Ruling(None, ("stop",), now, f"start: {error}")
 
 
-def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
+def _row(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
     try:
         result = gate.write(ruling)
     except SafetyStop:

@@ -174,8 +174,8 @@ class _ModelFile:
     def closed_loop(self) -> tuple[bool, str]:
         """Do the same, but feed the session's own actions back at steps whose action was executed unchanged."""
         undisturbed = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
-        passed, detail = self._close(self._play(self.session, undisturbed), self.golden.answers)
-        return passed, f"{detail}; own action fed back at {int(undisturbed.sum())} of {len(undisturbed)} steps"
+        success, detail = self._close(self._play(self.session, undisturbed), self.golden.answers)
+        return success, f"{detail}; own action fed back at {int(undisturbed.sum())} of {len(undisturbed)} steps"
 
     def reset(self) -> tuple[bool, str]:
         """Compare a used session after a reset with a fresh session, bit by bit."""

@@ -287,7 +287,7 @@ def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
 
 FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")
 """Fields of every line."""
-PRINTED: Mapping[str, Mapping[str, type]] = {
+SUMMARY_KEYS: Mapping[str, Mapping[str, type]] = {
     "ended": {"ended": str},
     "hand-over": {"to": str},
     "trip": {"step": int, "reason": str},
@@ -340,7 +340,7 @@ def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
     try:
         line: dict[str, Any] = plain_strings(json.loads(text))
         counts = _facts(line).values() if line["kind"] == "counts" else ()
-        checks = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
+        checks = [isinstance(line.get(name), kind) for name, kind in SUMMARY_KEYS.get(line["kind"], {}).items()]
         is_in_place = (number == 0) == (line["kind"] == "begin")
         checks.append(number > 0 or isinstance(line.get("model", {}), dict))
         if not (is_in_place and all(checks) and all(isinstance(count, int) for count in counts)):

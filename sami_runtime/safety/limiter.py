@@ -300,7 +300,7 @@ def limit_names(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...])
     """Return the names of the elements in a mask (A,), each after the limit's name, as `"rate dx"`."""
     if 1 not in where.tobytes():  # a tenth of the time of any() on short arrays
         return ()
-    return tuple([f"{limit} {element}" for element, changed in zip(elements, where.tolist(), strict=True) if changed])
+    return tuple([f"{limit} {element}" for element, flag in zip(elements, where.tolist(), strict=True) if flag])
 
 
 def rounded_down(start: Float64, step: Float64) -> Array:

@@ -61,7 +61,7 @@ class _Entry(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _alone(cls, value: Any) -> Any:
+    def _of_value(cls, value: Any) -> Any:
         return value if isinstance(value, Mapping | BaseModel) else {next(iter(cls.model_fields)): value}
 
 

@@ -116,8 +116,8 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def weights_file(named: str) -> Path:
-    """Return the file of weights of a run, a checkpoint, a model file, a shipped model, or `named` itself.
+def weights_file(source: str) -> Path:
+    """Return the file of weights of a run, a checkpoint, a model file, a shipped model, or `source` itself.
 
     The weights of a model file are NAME.safetensors beside it, which `sami export` writes.
 
@@ -125,7 +125,7 @@ def weights_file(named: str) -> Path:
         ArtifactError, ContractError: the model file is invalid.
         SamiError: there is no such file, the folder has no weights, or the model file's weights are not beside it.
     """
-    path = Path(named)
+    path = Path(source)
     if path.suffix == ".onnx" and path.is_file():
         return _file_of(path)
     if path.is_file():
@@ -143,10 +143,10 @@ def weights_file(named: str) -> Path:
             "checkpoints, a file of weights, or a model file."
         )
     shipped = shipped_models()
-    if named in shipped:
-        return _file_of(shipped[named])
-    if path.name == named and not path.suffix:
-        raise UnknownName("model", named, list(shipped), "Or give a run folder, a checkpoint, or a file of weights.")
+    if source in shipped:
+        return _file_of(shipped[source])
+    if path.name == source and not path.suffix:
+        raise UnknownName("model", source, list(shipped), "Or give a run folder, a checkpoint, or a file of weights.")
     raise SamiError(f"there is no {path}; --init takes a run, a checkpoint, a file of weights, or a model's name.")
 
 

@@ -26,7 +26,7 @@ _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
 """Users' environments that were loaded, by name, current folder, and modification time of a `.toml` file."""
 
 
-added: dict[str, EnvironmentSpec] = {}
+of_commands: dict[str, EnvironmentSpec] = {}
 """Environments that a command created, by name; only this process finds them, and pickles them by value."""
 
 
@@ -43,7 +43,7 @@ def environment(name: str) -> EnvironmentSpec:
         SamiError: the module or file cannot be read, or has no EnvironmentSpec; or a file, not the user, names the
             code, see `only_named`.
     """
-    for spec in (*added.values(), *ENVIRONMENTS.values()):
+    for spec in (*of_commands.values(), *ENVIRONMENTS.values()):
         if name in (spec.name, spec.id):
             return spec
     if is_code(name):

@@ -154,11 +154,11 @@ class EpisodeBuffer:
         slots = -(-horizon // plan.stride) if plan else 0
         shapes = plan.state.values() if plan else ()
         self.states = tuple(np.zeros((capacity, slots, *shape), np.float32) for shape in shapes)
-        self.added = 0
+        self.total_count = 0
         """Number of episodes added so far, including those overwritten since."""
 
     def __len__(self) -> int:
-        return min(self.added, self.capacity)
+        return min(self.total_count, self.capacity)
 
     def add(self, episode: Episode) -> None:
         """Store an episode, over the oldest if the buffer is full.
@@ -174,7 +174,7 @@ class EpisodeBuffer:
                 f"an episode has {len(episode.states)} encoder states, but this buffer needs {len(self.states)}. Set "
                 "the rollout's state_every to the stride of the buffer's plan."
             )
-        slot = self.added % self.capacity
+        slot = self.total_count % self.capacity
         if self.with_profile.keeps_true_state:
             if episode.true_observations is None:
                 raise ReplayError("an episode has no true_observations; give Rollout the buffer's with_profile.")
@@ -193,7 +193,7 @@ class EpisodeBuffer:
             self.returns[slot] *= self.horizon / n
         for stored, states in zip(self.states, episode.states, strict=True):
             stored[slot, : len(states)] = states
-        self.added += 1
+        self.total_count += 1
 
     def of_task(self, task: int) -> np.ndarray:
         """Return the positions (n,) of a task's episodes."""
@@ -206,12 +206,12 @@ class EpisodeBuffer:
         arrays = self._arrays()
         for name, copied in part._arrays().items():
             copied[:] = arrays[name][where]
-        part.added = len(where)
+        part.total_count = len(where)
         return part
 
     def numbers(self, where: np.ndarray) -> np.ndarray:
         """Return the running number, in order of addition, of the episodes at these positions (n,): (n,)."""
-        return self.added - 1 - (self.added - 1 - where) % self.capacity
+        return self.total_count - 1 - (self.total_count - 1 - where) % self.capacity
 
     def task_indices(self) -> np.ndarray:
         """Return the indices of the tasks that have at least one episode, ascending."""
@@ -341,7 +341,7 @@ class EpisodeBuffer:
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
         arrays = {name: array[: len(self)] for name, array in self._arrays().items()}
-        np.savez(path, allow_pickle=False, added=self.added, **arrays)
+        np.savez(path, allow_pickle=False, added=self.total_count, **arrays)
 
     def restore(self, path: Path) -> None:
         """Read a file of `save` into a buffer of the same shape.
@@ -360,4 +360,4 @@ class EpisodeBuffer:
                         f"{path}: {name} has shape {stored[name].shape}; this buffer needs {array[:size].shape}."
                     )
                 array[:size] = stored[name]
-            self.added = int(stored["added"])
+            self.total_count = int(stored["added"])

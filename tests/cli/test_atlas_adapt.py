@@ -52,10 +52,10 @@ def cheetah(tmp_path_factory):
         patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
         for name in ("half-cheetah", "crippled-half-cheetah"):
             spec = dataclasses.replace(ENVIRONMENTS[name], episode_steps=EPISODE_STEPS)
-            patch.setitem(catalog.added, name, spec)
+            patch.setitem(catalog.of_commands, name, spec)
             patch.setattr(gymnasium.registry[spec.id], "max_episode_steps", EPISODE_STEPS)
         artifact = compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None)
-        write(with_measured(artifact, catalog.added["half-cheetah"], atlas_episodes=4))
+        write(with_measured(artifact, catalog.of_commands["half-cheetah"], atlas_episodes=4))
         yield path
 
 

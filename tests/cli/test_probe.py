@@ -21,7 +21,9 @@ def probed(panda, tmp_path_factory):
 
 
 def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, panda, tmp_path, monkeypatch):
-    monkeypatch.setitem(catalog.added, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12))
+    monkeypatch.setitem(
+        catalog.of_commands, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12)
+    )
     out = tmp_path / "out.onnx"
     result = sami("probe", panda.model, "--out", out, "--episodes", 44)
     assert result.code == 0, result.err

@@ -129,7 +129,7 @@ def negative():
     return declared((-4, 1 << 62))
 
 
-def named(size=50_000_000):
+def named_bomb(size=50_000_000):
     """Return a policy with a tensor's name of 50 million letters."""
     policy = foreign.feed_forward()
     policy.graph.node[0].output[0] = policy.graph.node[1].input[0] = "z" * size
@@ -152,7 +152,7 @@ def wide_input():
 
 GRAPHS = (
     *(constant, tiled, expanded, counted, doubled, outer, padded, slow, endless, many_nodes, cyclic, looped),
-    *(functions, cyclic_functions, declared, negative, named, wide_state, wide_input),
+    *(functions, cyclic_functions, declared, negative, named_bomb, wide_state, wide_input),
 )
 
 

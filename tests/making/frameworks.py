@@ -293,7 +293,7 @@ system information:
 """
 
 
-def written(folder: Path, files: dict[str, str | bytes]) -> Path:
+def write_files(folder: Path, files: dict[str, str | bytes]) -> Path:
     """Write files by their paths in a folder, and return the folder."""
     for name, content in files.items():
         path = folder / name
@@ -308,17 +308,17 @@ def policy(size: int, actions: int = 4) -> bytes:
 
 def isaaclab(folder: Path, env: str = ENV, described: bool = False, size: int = ISAAC_SIZE) -> Path:
     files = {"params/env.yaml": env, "params/agent.yaml": AGENT, "exported/policy.onnx": policy(size)}
-    return written(folder, files | ({"params/robot_IO_descriptors.yaml": DESCRIPTORS} if described else {}))
+    return write_files(folder, files | ({"params/robot_IO_descriptors.yaml": DESCRIPTORS} if described else {}))
 
 
 def unitree_lab(folder: Path, deploy: str = DEPLOY) -> Path:
-    return written(folder, {"params/deploy.yaml": deploy, "exported/policy.onnx": policy(6 + 3 + 8 + 4)})
+    return write_files(folder, {"params/deploy.yaml": deploy, "exported/policy.onnx": policy(6 + 3 + 8 + 4)})
 
 
 def rl_sar(folder: Path, config: str = RL_SAR, size: int = 21) -> Path:
     files = {"robot/base.yaml": RL_SAR_BASE, "robot/walk/config.yaml": config, "robot/walk/policy.onnx": policy(size)}
-    return written(folder, files) / "robot" / "walk"
+    return write_files(folder, files) / "robot" / "walk"
 
 
 def unitree_gym(folder: Path, config: str = UNITREE_GYM) -> Path:
-    return written(folder, {"robot.yaml": config, "policy.onnx": policy(23)})
+    return write_files(folder, {"robot.yaml": config, "policy.onnx": policy(23)})

@@ -13,7 +13,7 @@ from tests.making.built import build
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
-ALONE = (
+SERIAL_TESTS = (
     *("test_cpp_loop", "test_franka", "test_lerobot.py", "test_own_arm", "test_ros2", "test_swap_in_time"),
     *("test_udp_robot", "test_unitree", "test_view_in_a_browser", "test_watchdog_kills", "real/test_handover"),
     *("test_a_process_that_is_stopped_and_continued", "test_the_cell_of_a_node_that_is_lost"),
@@ -28,7 +28,7 @@ LONG = ("test_slurm", "test_readme", "test_many_ticks", "test_adopted_frameworks
 def pytest_collection_modifyitems(items):
     """Mark what runs alone, and begin with what takes long."""
     for item in items:
-        if any(name in item.nodeid for name in ALONE):
+        if any(name in item.nodeid for name in SERIAL_TESTS):
             item.add_marker("alone")
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 

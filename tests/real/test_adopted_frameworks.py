@@ -50,7 +50,7 @@ def python(request):
 
 
 @pytest.fixture
-def trained(python, tmp_path):
+def run_folder(python, tmp_path):
     """Trains one kind of policy in a folder."""
 
     def train(kind):
@@ -81,21 +81,21 @@ def check_walk(artifact, walk, tolerance=2e-5):
 
 
 @pytest.mark.parametrize("kind", ["mlp", "lstm", "gru"])
-def test_a_policy_of_rsl_rl_in_isaac_labs_run_folder_acts_as_rsl_rl_does(trained, kind):
-    folder = trained(kind)
+def test_a_policy_of_rsl_rl_in_isaac_labs_run_folder_acts_as_rsl_rl_does(run_folder, kind):
+    folder = run_folder(kind)
     described = {"params/env.yaml": frameworks.ENV, "params/agent.yaml": frameworks.AGENT}
-    frameworks.written(folder, described | {"params/IO_descriptors.yaml": frameworks.DESCRIPTORS})
+    frameworks.write_files(folder, described | {"params/IO_descriptors.yaml": frameworks.DESCRIPTORS})
     check_walk(adopt(folder, None, folder / "adopted.onnx"), folder / "walk.npz")
 
 
 @pytest.mark.parametrize("kind", ["ppo", "sac", "tqc", "recurrent_ppo", "skrl", "skrl_separate"])
-def test_a_checkpoint_acts_as_its_framework_does(trained, kind):
-    folder = trained(kind)
+def test_a_checkpoint_acts_as_its_framework_does(run_folder, kind):
+    folder = run_folder(kind)
     (folder / "my.json").write_text(json.dumps(UNSAVED))
     policy = folder / ("policy.pt" if "skrl" in kind else "policy.zip")
     check_walk(adopt(policy, folder / "my.json", folder / "adopted.onnx"), folder / "walk.npz")
 
 
-def test_a_policy_of_leapp_acts_as_its_torch_code_does(trained):
-    folder = trained("leapp")
+def test_a_policy_of_leapp_acts_as_its_torch_code_does(run_folder):
+    folder = run_folder("leapp")
     check_walk(adopt(folder / "Reach", None, folder / "adopted.onnx"), folder / "walk.npz")

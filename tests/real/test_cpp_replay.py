@@ -30,7 +30,7 @@ def golden(tmp_path):
     return table
 
 
-def changed(golden, column, row, text):
+def with_cell(golden, column, row, text):
     lines = [line.split(",") for line in golden.read_text().splitlines()]
     lines[row + 1][lines[0].index(column)] = text
     golden.write_text("\n".join(map(",".join, lines)) + "\n")
@@ -43,7 +43,7 @@ def test_cpp_reproduces_the_golden_steps(replay, golden):
 
 
 def test_cpp_finds_a_difference_at_its_step(replay, golden):
-    changed(golden, "action.dy", 40, "0.123")
+    with_cell(golden, "action.dy", 40, "0.123")
     result = call(replay, golden)
     assert result.returncode == 4
     assert "at step 40, MORE THAN 1e-05" in result.stdout
@@ -52,15 +52,15 @@ def test_cpp_finds_a_difference_at_its_step(replay, golden):
 def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
     """Both change what follows: a program that left one out would not agree."""
     original = golden.read_text()
-    changed(golden, "executed.dx", 5, "0.9")
+    with_cell(golden, "executed.dx", 5, "0.9")
     assert call(replay, golden).returncode == 4
     golden.write_text(original)
-    changed(golden, "reset", 31, "0")
+    with_cell(golden, "reset", 31, "0")
     assert call(replay, golden).returncode == 4
 
 
 def test_cpp_refuses_what_is_not_finite(replay, golden):
-    changed(golden, "observation.gripper_width.width", 3, "nan")
+    with_cell(golden, "observation.gripper_width.width", 3, "nan")
     result = call(replay, golden)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "replay: an observation is not finite or too old; nothing was advanced\n"

@@ -11,9 +11,9 @@ from tests.sami_train.agent.test_with_profile import agent as agent_with_profile
 
 
 def test_a_policy_with_memory_learns_which_way_its_push_works():
-    trained = agent(learning__encoder_rate=1e-3, learning__train_every=4, learning__discount=0.9, contrast__every=8)
-    trained.learn(9_000)
-    mean, _ = evaluate_policy(trained, make_vec_env("sami-tests/HiddenSign-v0", 4), 40, deterministic=True)
+    sac = agent(learning__encoder_rate=1e-3, learning__train_every=4, learning__discount=0.9, contrast__every=8)
+    sac.learn(9_000)
+    mean, _ = evaluate_policy(sac, make_vec_env("sami-tests/HiddenSign-v0", 4), 40, deterministic=True)
     # Without memory nothing beats standing still, -12: what helps with one sign hurts more with the other. Knowing the
     # sign would give -0.5; finding it out costs a first push the wrong way in half of the episodes, -1.75 on average.
     assert mean > -8.0
@@ -21,8 +21,8 @@ def test_a_policy_with_memory_learns_which_way_its_push_works():
 
 def test_steps_of_its_own_raise_the_bound_more_than_a_share_of_the_critics_step():
     def reached(rate):
-        trained = agent(contrast__coefficient=0.01, contrast__rate=rate, contrast__every=1, learning__train_every=4)
-        return trained.learn(2400).contrast_record.scalars()["contrast/bound"]
+        sac = agent(contrast__coefficient=0.01, contrast__rate=rate, contrast__every=1, learning__train_every=4)
+        return sac.learn(2400).contrast_record.scalars()["contrast/bound"]
 
     assert reached(1e-3) > reached(0.0) + 0.1
 

@@ -38,7 +38,7 @@ def example(tmp_path_factory):
     return folder
 
 
-def changed(folder, name, *pairs):
+def with_replaced(folder, name, *pairs):
     """The example's file of a robot under another name, with some of its text replaced."""
     text = (folder / "robot.toml").read_text()
     for old, new in pairs:
@@ -82,13 +82,13 @@ def test_a_robot_that_returns_what_it_was_sent_and_always_reads_zero_is_driven(e
 
 
 def test_what_lerobot_does_not_have_is_refused_with_what_it_has(example):
-    wrong = changed(example, "wrong.toml", ("hex_arm_sim_follower", "hex_arm_follower"))
+    wrong = with_replaced(example, "wrong.toml", ("hex_arm_sim_follower", "hex_arm_follower"))
     result = sami(DRIVER, example, "drive", wrong, "--check")
     assert result.returncode == 4
     assert "Did you mean 'hex_arm_sim_follower'? Valid: bi_openarm_follower," in result.stdout
     assert "so101_follower" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
-    wrong = changed(example, "keys.toml", ('"joint_1.pos", "joint_2.pos"', '"joint_1.pos", "joint_7.pos"'))
+    wrong = with_replaced(example, "keys.toml", ('"joint_1.pos", "joint_2.pos"', '"joint_1.pos", "joint_7.pos"'))
     result = sami(DRIVER, example, "drive", wrong)
     assert result.returncode == 1
     assert "'joint_7.pos'; the robot observes joint_1.pos" in result.stderr

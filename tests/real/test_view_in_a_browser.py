@@ -42,14 +42,14 @@ def recorded(tmp_path):
     return read_recording(tmp_path / "run.mcap")
 
 
-def opened(browser, recordings, path, **look):
+def open_page(browser, recordings, path, **look):
     write_page(recordings, path)
     browser.open(path.as_uri(), **look)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (1440, True), (390, False), (390, True)])
 def test_it_complains_of_nothing_and_asks_nobody(browser, recorded, tmp_path, width, dark):
-    opened(browser, [recorded, read_recording(OLD)], tmp_path / "view.html", width=width, dark=dark)
+    open_page(browser, [recorded, read_recording(OLD)], tmp_path / "view.html", width=width, dark=dark)
     for key in (" ", " ", "ArrowRight", "ArrowLeft", "+", "-", "]", "[", "0"):
         browser.key(key)
     assert browser.complaints == []
@@ -60,7 +60,7 @@ def test_it_complains_of_nothing_and_asks_nobody(browser, recorded, tmp_path, wi
 
 
 def test_it_shows_what_was_recorded(browser, recorded, tmp_path):
-    opened(browser, [recorded], tmp_path / "view.html")
+    open_page(browser, [recorded], tmp_path / "view.html")
     ticks = [step.record for step in recorded.steps]
     assert browser.value("views[0].run.count") == len(ticks) == 12
     result = browser.value("Array.from(views[0].run.col('executed.dx'))")
@@ -78,7 +78,7 @@ def test_it_shows_what_was_recorded(browser, recorded, tmp_path):
 
 
 def test_the_score_and_its_threshold_are_explained_in_words(browser, recorded, tmp_path):
-    opened(browser, [recorded], tmp_path / "view.html")
+    open_page(browser, [recorded], tmp_path / "view.html")
     scored = next(at for at, step in enumerate(recorded.steps) if step.record.telemetry.score is not None)
     browser.value(f"look.at = views[0].run.t({scored}); dirty = true")
     browser.wait_for("document.querySelector('.side .card').textContent.includes('standard deviations')")
@@ -90,7 +90,7 @@ def test_the_score_and_its_threshold_are_explained_in_words(browser, recorded, t
 
 
 def test_a_recording_cannot_command_the_page(browser, recorded, tmp_path):
-    opened(browser, [recorded], tmp_path / "view.html")
+    open_page(browser, [recorded], tmp_path / "view.html")
     browser.wait_for("document.querySelector('.sub').textContent")  # from the first frame on
     assert HOSTILE in browser.value("document.querySelector('.sub').textContent")
     assert browser.value("document.images.length") == 0
@@ -130,7 +130,7 @@ def test_the_robot_moves_with_the_scrubber(browser, tmp_path, name):
     with Run(session, adapter, simulator=True, record=tmp_path / "run.mcap") as run:
         run.episode(seed=0, max_steps=40)
     adapter.close()
-    opened(browser, [read_recording(tmp_path / "run.mcap")], tmp_path / "view.html", dark=True)
+    open_page(browser, [read_recording(tmp_path / "run.mcap")], tmp_path / "view.html", dark=True)
 
     def pixels(step):
         browser.value(f"look.at = views[0].run.t({step}); dirty = true")

@@ -154,15 +154,17 @@ def test_telemetry_keeps_the_contexts_that_the_new_reference_averages_over_or_be
         for window in windows
     ]
     rest, needed = (window or 0 for window in windows)
-    changed, always = Telemetry(contracts[0]), Telemetry(contracts[1])
+    telemetry, always = Telemetry(contracts[0]), Telemetry(contracts[1])
     for step, context in enumerate(np.random.default_rng(0).normal(size=(60, 2))):
         if step == before:
-            changed.change_contract(contracts[1])
+            telemetry.change_contract(contracts[1])
             if min(step, needed) > rest:
                 always = Telemetry(contracts[1])
-        changed.update(context)
+        telemetry.update(context)
         always.update(context)
-    readings = [(reading.step, reading.drift, reading.distance, reading.score) for reading in (changed.now, always.now)]
+    readings = [
+        (reading.step, reading.drift, reading.distance, reading.score) for reading in (telemetry.now, always.now)
+    ]
     assert readings[0] == pytest.approx(readings[1])
 
 

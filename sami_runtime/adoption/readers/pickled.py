@@ -124,7 +124,7 @@ def _pop(stack: list[Any], count: int) -> list[Any]:
     return items
 
 
-def _named(pairs: Iterable[Any]) -> dict[str, Any]:
+def _by_name(pairs: Iterable[Any]) -> dict[str, Any]:
     items = list(pairs)
     return {key: value for key, value in zip(items[::2], items[1::2], strict=True) if isinstance(key, str)}
 
@@ -176,12 +176,12 @@ _ON_STACK: dict[str, Any] = {
     "TUPLE3": lambda stack: stack.append(tuple(_pop(stack, 3))),
     "LIST": lambda stack: stack.append(_to_mark(stack)),
     "FROZENSET": lambda stack: stack.append(_to_mark(stack)),
-    "DICT": lambda stack: stack.append(_named(_to_mark(stack))),
+    "DICT": lambda stack: stack.append(_by_name(_to_mark(stack))),
     "APPEND": lambda stack: _extend(stack, _pop(stack, 1)),
     "APPENDS": lambda stack: (lambda items: _extend(stack, items))(_to_mark(stack)),
     "ADDITEMS": lambda stack: (lambda items: _extend(stack, items))(_to_mark(stack)),
-    "SETITEM": lambda stack: (lambda pair: _fill(stack[-1], _named(pair)))(_pop(stack, 2)),
-    "SETITEMS": lambda stack: (lambda pairs: _fill(stack[-1], _named(pairs)))(_to_mark(stack)),
+    "SETITEM": lambda stack: (lambda pair: _fill(stack[-1], _by_name(pair)))(_pop(stack, 2)),
+    "SETITEMS": lambda stack: (lambda pairs: _fill(stack[-1], _by_name(pairs)))(_to_mark(stack)),
     "STACK_GLOBAL": lambda stack: stack.append(Call(".".join(_pop(stack, 2)))),
     "BINPERSID": lambda stack: stack.append(Call("persistent", _pop(stack, 1)[0])),
     "REDUCE": _call,

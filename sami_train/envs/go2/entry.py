@@ -99,7 +99,7 @@ class DrawnChanges:
         if rng.random() < self.nominal:
             changes[:] = False
         task: dict[str, float | list[int]] = {}
-        for group in (group for group, changed in zip(_GROUPS, changes, strict=True) if changed):
+        for group in (group for group, flag in zip(_GROUPS, changes, strict=True) if flag):
             if group == ("crippled",):
                 task["crippled"] = [int(rng.integers(len(MOTORS)))]
                 group = ("crippled_strength",)

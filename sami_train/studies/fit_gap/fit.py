@@ -101,7 +101,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     misfits = misfits_of(log.traces, motion_answers)
     response = fit_response(log.traces, motion_answers, misfits)
     if response.margin < MARGIN:
-        raise SamiError(f"{_named(log)} does not separate one delay of its commands from another. {_advice(log)}")
+        raise SamiError(f"{_title(log)} does not separate one delay of its commands from another. {_advice(log)}")
     senses = {signal.name: _sensed(log, reference, signal.name) for signal in sensed}
     arrived = _arrived(log)
     numbers = [*_times(log, arrived, response), *(item for sense in senses.values() for item in sense.numbers)]
@@ -278,7 +278,7 @@ def require_excitation(log: Log) -> np.ndarray:
     steps = np.concatenate([np.abs(np.diff(trace.executed, axis=0)) for trace in log.traces])
     excited = (commands.std(axis=0) > EXCITED * spread) & ((steps > EXCITED * spread).sum(axis=0) >= CHANGES)
     if not excited.any():
-        raise SamiError(f"{_named(log)} excites nothing: {_listed(action.elements)} hardly change. {_advice(log)}")
+        raise SamiError(f"{_title(log)} excites nothing: {_listed(action.elements)} hardly change. {_advice(log)}")
     return np.asarray(excited)
 
 
@@ -298,7 +298,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
     count = sum(len(motions(trace, answers[0].signal, answers[0].column).changes) for trace in log.traces)
     if count < MOTIONS:
         raise SamiError(
-            f"{_named(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "
+            f"{_title(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "
             f"a delay. {_advice(log)}"
         )
 
@@ -312,7 +312,7 @@ def _advice(log: Log) -> str:
     )
 
 
-def _named(log: Log) -> str:
+def _title(log: Log) -> str:
     return log.names[0] if len(log.names) == 1 else f"the log of {len(log.names)} recordings"
 
 

@@ -135,7 +135,7 @@ def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, orig
     lookahead = Lookahead(
         steps=steps, fitted=origin, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
     )
-    contract = alone(artifact.contract)
+    contract = without_lookahead(artifact.contract)
     state = [*contract.state, StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size))]
     if contract.context_size:
         state.append(StateTensor(name=LAST_CONTEXT, shape=(contract.context_size,)))
@@ -144,7 +144,7 @@ def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, orig
     return compose_verified(out, graph, contract, golden_steps(Session(artifact), contract, forward.model))
 
 
-def alone(contract: Contract) -> Contract:
+def without_lookahead(contract: Contract) -> Contract:
     """Return the contract of a policy without its forward model."""
     state = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
     return contract.model_copy(update={"state": state, "lookahead": None})
@@ -252,7 +252,7 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
     """Return a copy of a policy's graph without its forward model."""
     plain = without_part(model, FRONT)
     _rename_inputs(plain.graph, {FRONT + name: name for name in contract.signal_inputs})
-    declare(plain.graph, alone(contract))
+    declare(plain.graph, without_lookahead(contract))
     return plain
 
 

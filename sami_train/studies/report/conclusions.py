@@ -56,7 +56,7 @@ def _tasks(part: Parts) -> str:
 
 def _skills(part: Parts) -> str:
     episodes: dict[str, Counter[str]] = {}
-    for episode in part.played:
+    for episode in part.episodes:
         if episode.skill:
             episodes.setdefault(label(episode.task), Counter())[episode.skill] += 1
     usual = Counter(counts.most_common(1)[0][0] for counts in episodes.values())

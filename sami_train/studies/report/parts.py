@@ -106,7 +106,7 @@ class Parts:
     """The measurements of a subject; a part that was left out or failed is empty, and `missing` has the reason."""
 
     subject: Subject
-    played: list[Played] = field(default_factory=list)
+    episodes: list[Played] = field(default_factory=list)
     planes: dict[str, np.ndarray] = field(default_factory=dict)
     mapped: list[Played] = field(default_factory=list)
     """The episodes in the maps: those of more than one step."""
@@ -173,16 +173,16 @@ class _Measurement:
             results = play_episodes(self.source, self.spec, scheduled, processes=processes, on_round=on_round)
             return [episode.to_dict() for episode in results]
 
-        played = self.store.part("episodes", {**self.key, "episodes": episodes, "seed": SEED}, make)
-        self.parts.played = [Played.from_dict(episode) for episode in played]
+        documents = self.store.part("episodes", {**self.key, "episodes": episodes, "seed": SEED}, make)
+        self.parts.episodes = [Played.from_dict(episode) for episode in documents]
 
     def maps(self) -> None:
         parts = self.parts
-        if not parts.played:
+        if not parts.episodes:
             parts.missing["maps"] = "no episode was played"
             return
         # An episode of one step began at its goal, so that its context has no information.
-        parts.mapped = [episode for episode in parts.played if len(episode.contexts) > 1]
+        parts.mapped = [episode for episode in parts.episodes if len(episode.contexts) > 1]
         final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
         if len(final) < 20 or final.shape[1] < 2:
             parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
@@ -217,7 +217,7 @@ class _Measurement:
             missing["change"] = str(error)
             return
         if self.plan.change is None:
-            change = usual_change(spec, [len(episode.contexts) for episode in self.parts.played])
+            change = usual_change(spec, [len(episode.contexts) for episode in self.parts.episodes])
         else:
             change = DynamicsChange.parse(self.plan.change, spec.tasks, spec.episode_steps)
         starts = CHANGED_EPISODES // 2 if spec.episode_steps > LONG else CHANGED_EPISODES
@@ -233,7 +233,7 @@ class _Measurement:
             tasks = usual_tasks(self.spec, self.subject.evaluation)
         on_round = self._progress("filming", len(tasks))
         for number, task in enumerate(tasks):
-            path, start = self.store.folder.parent / f"film-{number + 1}.webp", typical(self.parts.played, task)
+            path, start = self.store.folder.parent / f"film-{number + 1}.webp", typical(self.parts.episodes, task)
             make = partial(film, self.source, self.spec, task, path, start)
             if not path.is_file():
                 (self.store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # the film was deleted: film again
@@ -257,7 +257,7 @@ class _Measurement:
     def _progress(self, part: str, count: int) -> OnRound:
         """Report that a part begins; return a callback that takes the number of items done since its last call."""
         self.progress(part, 0, count)
-        return lambda done: self.progress(part, done, count)
+        return lambda rounds: self.progress(part, rounds, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:

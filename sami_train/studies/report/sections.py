@@ -196,9 +196,9 @@ def _outcomes(parts: Sequence[Parts]) -> Section:
 def _skills(part: Parts, block: SectionBlock) -> None:
     if not part.subject.spec.skills:
         return
-    if part.played:
-        block.figures.append(skills(part.subject.spec, part.played))
-        count = len(part.played) // max(1, len({str(dict(episode.task)) for episode in part.played}))
+    if part.episodes:
+        block.figures.append(skills(part.subject.spec, part.episodes))
+        count = len(part.episodes) // max(1, len({str(dict(episode.task)) for episode in part.episodes}))
         block.notes.append(f"{count} episodes in each task, played for this report.")
     else:
         block.notes.append(f"No skills: {part.missing.get('episodes', 'no episode was played')}.")
@@ -280,8 +280,8 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
 
 
 def _over_time(part: Parts, block: SectionBlock) -> None:
-    if part.played and part.played[0].contexts.shape[1]:
-        figure = context_charts.over_time(part.subject.spec, part.played)
+    if part.episodes and part.episodes[0].contexts.shape[1]:
+        figure = context_charts.over_time(part.subject.spec, part.episodes)
         block.figures += [figure] if figure is not None and figure.rows else []
     if part.change is not None and part.change["rows"]:
         block.figures.append(context_charts.at_change(part.change))

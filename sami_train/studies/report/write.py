@@ -200,7 +200,7 @@ def _summary(part: Parts) -> dict[str, Any]:
         "method": subject.method,
         "weights_sha256": subject.weights,
         "scores": scores,
-        "episodes": len(part.played),
+        "episodes": len(part.episodes),
         "told": [asdict(separability) for separability in part.separabilities],
         "change": part.change and part.change["change"],
         "films": [film["film"] for film in part.films],

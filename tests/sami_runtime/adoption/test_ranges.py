@@ -23,13 +23,13 @@ def arrays(contract):
     }
 
 
-def saved(folder, **arrays):
+def save(folder, **arrays):
     np.savez(folder / "rollout.npz", **arrays)
     return [folder / "rollout.npz"]
 
 
 def test_arrays_by_signal_are_taken_as_they_are(contract, arrays, tmp_path):
-    ranges = ranges_in(contract, saved(tmp_path, **arrays))
+    ranges = ranges_in(contract, save(tmp_path, **arrays))
     assert (ranges.steps, ranges.episodes) == (20, 1)
     np.testing.assert_allclose(ranges.signals["joint_pos"].highest, arrays["joint_pos"].max(axis=0), rtol=1e-5)
     np.testing.assert_allclose(ranges.signals["joint_targets"].lowest, arrays["joint_targets"].min(axis=0), rtol=1e-5)
@@ -49,8 +49,8 @@ def test_what_the_network_read_is_converted_back_to_signals(contract, arrays, tm
         axis=1,
     )
     actions = (arrays["joint_targets"] - np.array([0.1, 0.1, -0.1, -0.1])) / 0.5
-    by_signal = ranges_in(contract, saved(tmp_path, **arrays))
-    converted = ranges_in(contract, saved(tmp_path, obs=obs, actions=actions))
+    by_signal = ranges_in(contract, save(tmp_path, **arrays))
+    converted = ranges_in(contract, save(tmp_path, obs=obs, actions=actions))
     for name, spread in by_signal.signals.items():
         np.testing.assert_allclose(converted.signals[name].mean, spread.mean, atol=1e-5)
         np.testing.assert_allclose(converted.signals[name].highest, spread.highest, atol=1e-5)
@@ -63,7 +63,7 @@ def test_the_newest_value_of_a_history_is_the_signal(tmp_path):
     obs[:, 13:17], obs[:, 17:21] = 0.05, 0.1
     for first, expected in (("oldest", 2.0), ("newest", 1.0)):
         contract = read_artifact(stander(tmp_path, stacked.replace("FIRST", first), 25)[1]).contract
-        ranges = ranges_in(contract, saved(tmp_path, obs=obs, actions=np.zeros((5, 4))))
+        ranges = ranges_in(contract, save(tmp_path, obs=obs, actions=np.zeros((5, 4))))
         assert ranges.signals["joint_vel"].mean == (expected,) * 4
 
 
@@ -71,7 +71,7 @@ def test_episodes_end_where_dones_says_and_between_environments(contract, arrays
     many = {name: np.stack([array, array + 1.0], axis=1) for name, array in arrays.items()}
     dones = np.zeros((20, 2), bool)
     dones[4, 0] = dones[19, 1] = True
-    ranges = ranges_in(contract, saved(tmp_path, dones=dones, **many))
+    ranges = ranges_in(contract, save(tmp_path, dones=dones, **many))
     assert (ranges.steps, ranges.episodes) == (40, 3)
     firsts = [arrays["command"][0], arrays["command"][5], arrays["command"][0] + 1.0]
     np.testing.assert_allclose(ranges.begin["command"].mean, np.mean(firsts, axis=0), rtol=1e-5)
@@ -91,7 +91,7 @@ def test_episodes_end_where_dones_says_and_between_environments(contract, arrays
 def test_a_wrong_rollout_is_refused_by_its_array(change, message, contract, arrays, tmp_path):
     table = {name: value for name, value in {**arrays, **change}.items() if value is not None}
     with pytest.raises(SamiError) as refused:
-        ranges_in(contract, saved(tmp_path, **table))
+        ranges_in(contract, save(tmp_path, **table))
     assert message in str(refused.value)
 
 

@@ -12,7 +12,7 @@ from tests.making import foreign
 PASSING = foreign.document()
 
 
-def changed(path, value):
+def document_with(path, value):
     """The recipe with one value replaced, or removed if None: `signals.0.scale`."""
     document = foreign.document()
     table, (*way, key) = document, path.split(".")
@@ -46,32 +46,32 @@ def unknown_operator(policy):
 
 
 BAD_RECIPES = {
-    "signals.joint_angles.slice is [0, 3] for 2 elements": changed("signals.0.slice", [0, 3]),
-    "slice [3, 5] of joint_velocities leaves a gap; expected a start at 2": changed("signals.1.slice", [3, 5]),
-    "slice [1, 3] of joint_velocities overlaps the one before it": changed("signals.1.slice", [1, 3]),
-    "the slices of 'obs' end at 6, the input at 8": changed("last_action", None),
-    "signals.joint_angles.scale: field required": changed("signals.0.scale", None),
-    "signals.joint_angles.scale is 0, which would hide the number": changed("signals.0.scale", 0.0),
-    "signals.joint_angles.offset is missing": changed("signals.0.offset", None),
-    "signals.joint_angles.offset has 3 numbers for 2 elements": changed("signals.0.offset", [0.0, 1.0, 2.0]),
-    "signals.joint_angles.clip is [1.0, -1.0]": changed("signals.0.clip", [1.0, -1.0]),
-    "action.default: field required": changed("action.default", None),
-    "rate_hz: field required": changed("rate_hz", None),
-    ": action.scale.1: input should be a valid number": changed("action.scale", [1.0, "wide"]),
-    "last_action.kind: field required": changed("last_action.kind", None),
-    "signals.joint_angles.scael: unknown key 'scael'. Did you mean 'scale'?": changed("signals.0.scael", 1.0),
-    "Did you mean 'scale'?": changed("signals.0.scael", 1.0),
-    "unknown input of": changed("input", "observations"),
-    "unknown output of": changed("output", "action"),
-    "unknown output": changed("state", [{"name": "h", "input": "obs2", "output": "h_out"}]),
-    "signal name used twice: joint_angles": changed("signals.1.name", "joint_angles"),
-    "the signal name last_action is taken": changed("signals.1.name", "last_action"),
-    "the file: state name used twice: begun. Correct --contract": changed(
+    "signals.joint_angles.slice is [0, 3] for 2 elements": document_with("signals.0.slice", [0, 3]),
+    "slice [3, 5] of joint_velocities leaves a gap; expected a start at 2": document_with("signals.1.slice", [3, 5]),
+    "slice [1, 3] of joint_velocities overlaps the one before it": document_with("signals.1.slice", [1, 3]),
+    "the slices of 'obs' end at 6, the input at 8": document_with("last_action", None),
+    "signals.joint_angles.scale: field required": document_with("signals.0.scale", None),
+    "signals.joint_angles.scale is 0, which would hide the number": document_with("signals.0.scale", 0.0),
+    "signals.joint_angles.offset is missing": document_with("signals.0.offset", None),
+    "signals.joint_angles.offset has 3 numbers for 2 elements": document_with("signals.0.offset", [0.0, 1.0, 2.0]),
+    "signals.joint_angles.clip is [1.0, -1.0]": document_with("signals.0.clip", [1.0, -1.0]),
+    "action.default: field required": document_with("action.default", None),
+    "rate_hz: field required": document_with("rate_hz", None),
+    ": action.scale.1: input should be a valid number": document_with("action.scale", [1.0, "wide"]),
+    "last_action.kind: field required": document_with("last_action.kind", None),
+    "signals.joint_angles.scael: unknown key 'scael'. Did you mean 'scale'?": document_with("signals.0.scael", 1.0),
+    "Did you mean 'scale'?": document_with("signals.0.scael", 1.0),
+    "unknown input of": document_with("input", "observations"),
+    "unknown output of": document_with("output", "action"),
+    "unknown output": document_with("state", [{"name": "h", "input": "obs2", "output": "h_out"}]),
+    "signal name used twice: joint_angles": document_with("signals.1.name", "joint_angles"),
+    "the signal name last_action is taken": document_with("signals.1.name", "last_action"),
+    "the file: state name used twice: begun. Correct --contract": document_with(
         "state", [{"name": "begun", "input": "h_in", "output": "h_out"}]
     ),
-    "state.h.input: field required": changed("state", [{"name": "h", "output": "h_out"}]),
-    "signals: input should be a valid tuple": changed("signals", 3),
-    "history.first: field required": changed("history", {"steps": 3, "start": "zero"}),
+    "state.h.input: field required": document_with("state", [{"name": "h", "output": "h_out"}]),
+    "signals: input should be a valid tuple": document_with("signals", 3),
+    "history.first: field required": document_with("history", {"steps": 3, "start": "zero"}),
 }
 
 
@@ -121,7 +121,7 @@ def test_states_must_be_pairs_of_one_shape(tmp_path):
 
 def test_a_history_of_a_signal_and_of_whole_frames_do_not_mix():
     history = History(steps=3, first="oldest", start="zero").model_dump()
-    document = changed("signals.0.history", history) | {"history": history}
+    document = document_with("signals.0.history", history) | {"history": history}
     document["signals"][0]["slice"] = [0, 6]
     with pytest.raises(SamiError, match=r"signals.joint_angles.history is in the way of the history of the whole"):
         Recipe.parse(document, "test")
@@ -140,7 +140,7 @@ def test_what_moves_a_robot_is_never_a_guess(kind, field):
 
 
 def test_a_field_that_is_missing_is_refused_with_what_the_reader_knows_of_it():
-    document = changed("action.default", None)
+    document = document_with("action.default", None)
     sources = {key: FieldSource(kind="file", where="env.yaml") for key in PASSING}
     sources["action.default"] = FieldSource(kind="unknown", where="env.yaml has no init_state")
     reading = PolicyReading(b"", document, sources)

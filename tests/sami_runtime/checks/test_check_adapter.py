@@ -104,12 +104,12 @@ def changed_read(change):
     """An arm whose observation is changed by `change(values, time)`."""
 
     def adapter(arm):
-        class Changed(arm):
+        class WrongArm(arm):
             def read(self):
                 observation = super().read()
                 return Observation(*change(dict(observation.values), observation.time))
 
-        return Changed
+        return WrongArm
 
     return adapter
 
@@ -118,12 +118,12 @@ def changed_write(change):
     """An arm whose answer to an action is `change(action)`."""
 
     def adapter(arm):
-        class Changed(arm):
+        class WrongArm(arm):
             def write(self, action):
                 super().write(action)
                 return change(action)
 
-        return Changed
+        return WrongArm
 
     return adapter
 
@@ -137,12 +137,12 @@ def no_second(method):
 
     def adapter(arm):
         class Once(arm):
-            called = False
+            was_called = False
 
             def once(self):
-                if self.called:
+                if self.was_called:
                     raise OSError("the bus is closed")
-                self.called = True
+                self.was_called = True
 
         setattr(Once, method, Once.once)
         return Once

@@ -67,7 +67,7 @@ def broken(verdicts):
     return faults
 
 
-def changed(*names, by):
+def variant(*names, by):
     return lambda values: {name: by(value) if name in names else value for name, value in values.items()}
 
 
@@ -86,18 +86,18 @@ def test_the_honest_robot_keeps_every_law(check):
     [
         # The arm's own frame: panda-gym's base stands at x = -0.6.
         (
-            changed(*POSITIONS, by=lambda v: v + BASE),
+            variant(*POSITIONS, by=lambda v: v + BASE),
             "ee_position.x",
             "Probably another frame: ee_position.x lies +0.6 m",
         ),
-        (changed("ee_position", by=lambda v: v + BASE), "ee_position.x", "whose base stands on it at x = -0.6 m"),
-        (changed("desired_goal", by=lambda v: v + BASE), "desired_goal.x", "Probably another frame"),
-        (changed("desired_goal", by=lambda v: v - BASE), "desired_goal.x", "Probably another frame"),
-        (changed("desired_goal", by=lambda v: v * 100), "desired_goal.", "Probably cm where the model reads m: divide"),
-        (changed("ee_position", by=lambda v: v * 1000), "ee_position.z", "Probably mm where the model reads m: divide"),
-        (changed("ee_position", by=lambda v: v * [1, 1, -1]), "ee_position.z", "ee_position.z points the other way"),
+        (variant("ee_position", by=lambda v: v + BASE), "ee_position.x", "whose base stands on it at x = -0.6 m"),
+        (variant("desired_goal", by=lambda v: v + BASE), "desired_goal.x", "Probably another frame"),
+        (variant("desired_goal", by=lambda v: v - BASE), "desired_goal.x", "Probably another frame"),
+        (variant("desired_goal", by=lambda v: v * 100), "desired_goal.", "Probably cm where the model reads m: divide"),
+        (variant("ee_position", by=lambda v: v * 1000), "ee_position.z", "Probably mm where the model reads m: divide"),
+        (variant("ee_position", by=lambda v: v * [1, 1, -1]), "ee_position.z", "ee_position.z points the other way"),
         (
-            changed("cube_rotation", by=lambda v: v + [0, 0, 45]),
+            variant("cube_rotation", by=lambda v: v + [0, 0, 45]),
             "cube_rotation.yaw",
             "Probably degrees where the model reads rad",
         ),
@@ -115,11 +115,11 @@ def test_numbers_that_training_never_saw_are_told_with_what_it_saw_and_what_is_p
 
 def test_ten_millimetres_of_calibration_and_a_goal_a_little_off_are_honest(check):
     off = np.float32([0.01, -0.01, 0.01])
-    assert broken(check(excite=True, see=changed(*POSITIONS, by=lambda v: v + off))) == {}
+    assert broken(check(excite=True, see=variant(*POSITIONS, by=lambda v: v + off))) == {}
 
 
 def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check):
-    verdicts = check(see=changed("ee_position", by=lambda v: v + np.float32([0, 0, 0.105])))
+    verdicts = check(see=variant("ee_position", by=lambda v: v + np.float32([0, 0, 0.105])))
     assert broken(verdicts) == {}
     [note] = [verdict.note for verdict in verdicts if verdict.note]
     assert "began elsewhere than those of training: ee_position.z = 0.302 m (there 0.197 to 0.197)" in note
@@ -141,7 +141,7 @@ def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check)
         (
             {
                 "do": lambda a: np.clip(a * np.float32([5, 1, 0, -1]), -1, 1),
-                "see": changed("ee_velocity", by=lambda v: v * np.float32([1, -1, 1])),
+                "see": variant("ee_velocity", by=lambda v: v * np.float32([1, -1, 1])),
             },
             {
                 "dx": ("its scale is wrong by a factor of ",),
@@ -219,7 +219,7 @@ def test_a_first_observation_from_before_the_reset_is_found(contract, env, waits
 def test_a_model_that_does_not_tell_cannot_judge(contract, env):
     plain = contract.model_copy(update={"training_ranges": None})
     clock = ManualClock()
-    far = changed(*POSITIONS, by=lambda v: v + BASE)
+    far = variant(*POSITIONS, by=lambda v: v + BASE)
     assert broken(check_adapter(Wrong(env, clock, see=far), plain, clock, Limits(rest=0.0), write=True)) == {}
     assert not clear_responses(plain).any()
     with pytest.raises(SamiError, match=r"has no responses of observations .* sami describe FILE"):

@@ -87,21 +87,21 @@ class Hand:
 def run_of(session, declared=None, limits=None, body=None, listen=None, **changes):
     """A run with its hand-over, its hand, and the list of the changes of its stages."""
     clock = ManualClock()
-    hand, allowed, changed = Hand(clock, session.contract), Limits.of({**LIMITS, **(limits or {})}, "here"), []
+    hand, allowed, handovers = Hand(clock, session.contract), Limits.of({**LIMITS, **(limits or {})}, "here"), []
     settings = HandoverSettings.of({**DECLARED, **(declared or {})})
     sequence = HandoverSequence(settings, hand, session.contract, allowed, body)
 
     def hear(change):
-        changed.append(change)
+        handovers.append(change)
         if listen:
-            listen(hand, change, len([item for item in changed if item.after == change.after]))
+            listen(hand, change, len([item for item in handovers if item.after == change.after]))
 
     sequence.listen = hear
     unguarded = ("ranges", "ood", "frozen")
     options = {"limits": allowed, "unguarded": unguarded, "sequence": sequence, "enforce_timing": True, **changes}
     if body:
         options["gate"] = partial(BodyGate, settings=body)
-    return Run(session, hand, clock, **options), hand, changed
+    return Run(session, hand, clock, **options), hand, handovers
 
 
 def test_a_way_begins_and_ends_at_rest_and_never_goes_back():
@@ -114,18 +114,18 @@ def test_a_way_begins_and_ends_at_rest_and_never_goes_back():
 
 def test_the_stages_follow_each_other_and_each_is_a_line_of_the_evidence_log(session, tmp_path):
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log:
-        run, hand, changed = run_of(session, listen=lambda hand, change, count: log.hand_over(change))
+        run, hand, changes = run_of(session, listen=lambda hand, change, count: log.hand_over(change))
         with run:
             report = run.episode(seed=0, max_steps=10, on_step=log)
             log.conclude(report)
-    assert [change.after for change in changed] == STAGES
-    assert [change.before for change in changed] == ["", *STAGES[:-1]]
-    assert {change.reason for change in changed} == {""}
+    assert [change.after for change in changes] == STAGES
+    assert [change.before for change in changes] == ["", *STAGES[:-1]]
+    assert {change.reason for change in changes} == {""}
     assert report.steps == 10
     assert hand.calls == [("stop", 0), "reset", ("stop", len(hand.written))]
     lines = check_log(tmp_path / "log.jsonl")
     assert [(line["from"], line["to"]) for line in lines.of_kind("hand-over")] == [
-        (change.before, change.after) for change in changed
+        (change.before, change.after) for change in changes
     ]
     assert "stage policy - up" in str(lines)
     assert hand.at == pytest.approx([0.04, 0.0, 0.25], abs=0.011)
@@ -189,22 +189,22 @@ def move_joints(hand, change, count):
     ],
 )
 def test_a_stage_that_may_not_begin_is_refused_with_its_reason_and_the_robot_is_damped(session, listen, reason):
-    run, hand, changed = run_of(session, listen=listen)
+    run, hand, changes = run_of(session, listen=listen)
     with run, pytest.raises(SafetyStop, match=reason):
         run.episode(seed=0, max_steps=20)
-    assert changed[-1].after == "damp"
-    assert "is refused" in changed[-1].reason
-    assert "policy" not in [change.after for change in changed]
+    assert changes[-1].after == "damp"
+    assert "is refused" in changes[-1].reason
+    assert "policy" not in [change.after for change in changes]
     assert hand.calls[-1] == ("stop", len(hand.written)), "nothing is written after it"
     with run, pytest.raises(SafetyStop, match="re-armed"):
         run.episode(seed=0)
 
 
 def test_a_model_that_is_not_warm_in_time_does_not_take_over(session):
-    run, _, changed = run_of(session, limits={"deadline_s": 1e-6})
+    run, _, changes = run_of(session, limits={"deadline_s": 1e-6})
     with run, pytest.raises(SafetyStop, match=r"up to policy is refused: warm: a step of the model takes"):
         run.episode(seed=0, max_steps=20)
-    assert changed[-1].before == "up"
+    assert changes[-1].before == "up"
 
 
 def test_joints_outside_the_start_envelope_refuse_the_policy_and_no_stage_before_it(session):
@@ -238,11 +238,11 @@ def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_lo
             hand.pull(cable)
 
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log:
-        run, hand, changed = run_of(session, listen=pull)
+        run, hand, changes = run_of(session, listen=pull)
         with run, pytest.raises((SafetyStop, OSError, SignalError)) as stopped:
             run.episode(seed=0, max_steps=10, on_step=log)
-    assert changed[-1].after == "damp"
-    assert changed[-1].before in STAGES[at : at + 3]
+    assert changes[-1].after == "damp"
+    assert changes[-1].before in STAGES[at : at + 3]
     assert hand.calls[-1] == ("stop", len(hand.written)), "and nothing is written after it"
     assert abs(hand.velocity).max() == 0.0
     [*_, last] = check_log(tmp_path / "log.jsonl").of_kind("hand-over")
@@ -277,21 +277,21 @@ def test_a_robot_that_was_stopped_after_its_last_tick_or_on_its_way_home_is_not_
     person = Ends(Ending.SUCCESS)
     if during == "policy":
         monkeypatch.setattr(person, "request", lambda standing: stop() if hand.written else Request())
-    run, hand, changed = run_of(session, {"recover": "home"}, pilot=person)
+    run, hand, changes = run_of(session, {"recover": "home"}, pilot=person)
     with run, pytest.raises(SafetyStop, match="somebody saw something"):
         run.episode(seed=0, max_steps=20)
     assert "home" not in hand.calls
-    assert changed[-1].before == during
-    assert changed[-1].reason.startswith("somebody saw something")
+    assert changes[-1].before == during
+    assert changes[-1].reason.startswith("somebody saw something")
 
 
 @pytest.mark.parametrize(("ending", "recovers"), [(Ending.STOP, False), (Ending.SUCCESS, True)])
 def test_a_robot_recovers_after_an_episode_and_not_where_a_person_ended_the_run(session, ending, recovers):
-    run, _, changed = run_of(session, pilot=Ends(ending))
+    run, _, changes = run_of(session, pilot=Ends(ending))
     with run:
         assert run.episode(seed=0, max_steps=20).ended is ending
-    assert [change.after for change in changed[-2:]] == (["up", "damp"] if recovers else ["policy", "damp"])
-    assert ("a person ended the run" in changed[-1].reason) is not recovers
+    assert [change.after for change in changes[-2:]] == (["up", "damp"] if recovers else ["policy", "damp"])
+    assert ("a person ended the run" in changes[-1].reason) is not recovers
 
 
 def test_another_thread_stops_a_stage(session):
@@ -299,11 +299,11 @@ def test_another_thread_stops_a_stage(session):
         if change.after == "up":
             run.gate.trip("somebody saw something")
 
-    run, hand, changed = run_of(session, listen=stop)
+    run, hand, changes = run_of(session, listen=stop)
     with run, pytest.raises(SafetyStop, match="somebody saw something"):
         run.episode(seed=0, max_steps=20)
     assert hand.written == []
-    assert changed[-1].reason.startswith("somebody saw something")
+    assert changes[-1].reason.startswith("somebody saw something")
 
 
 def test_a_pose_of_joints_goes_out_from_where_they_are_and_arrives(session):
@@ -386,10 +386,10 @@ class Beats:
 def test_a_pose_beats_and_writes_as_often_as_the_loop(session):
     """A loop faster than the policy may have a watchdog that waits for less than a period of the policy."""
     dog = Beats()
-    run, hand, changed = run_of(session, {"recover": "damp"}, loop_hz=100.0, watchdog=dog)
+    run, hand, changes = run_of(session, {"recover": "damp"}, loop_hz=100.0, watchdog=dog)
     dog.clock, hand.reach = hand.clock, hand.reach / 4  # it is written to four times as often
     with run:
         run.episode(seed=0, max_steps=3)
-    assert [change.after for change in changed] == ["damp", "home", "up", "policy", "damp"]
+    assert [change.after for change in changes] == ["damp", "home", "up", "policy", "damp"]
     assert np.diff(dog.times).max() == pytest.approx(0.01)
     assert len(dog.times) == len(hand.written)

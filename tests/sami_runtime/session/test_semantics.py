@@ -63,8 +63,8 @@ def test_the_previous_action_is_the_one_that_was_executed_after_every_limit(path
     limits = Limits(rest=0.0, rate=4.0, low={"fx": -0.2}, high={"fx": 0.2})
     run = Run(session, adapter, gate=SafetyGate(adapter, session.contract, limits))
     require_as_by_hand(run, path, range(10), same)
-    changed = {word.split()[0] for record in run.records for word in record.limited_by}
-    assert changed == {"rate", "adapter", "bounds"}
+    names = {word.split()[0] for record in run.records for word in record.limited_by}
+    assert names == {"rate", "adapter", "bounds"}
     unlimited = Session.load(path)
     assert any(unlimited.step(observed(r)).context.tobytes() != r.context.tobytes() for r in run.records)
 

@@ -201,12 +201,12 @@ def test_a_hash_is_written_and_never_checked(session, arm, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "changed"),
+    ("old", "new"),
     [(b'"rate_hz":25.0', b'"rate_hz":85.0'), (b'"initial":0.5', b'"initial":0.9'), (b'"high":[1.0', b'"high":[9.0')],
 )
-def test_a_contract_that_was_changed_is_refused(make, old, changed):
+def test_a_contract_that_was_changed_is_refused(make, old, new):
     data = make.write(make.recurrent()).read_bytes()
     assert data.count(old) >= 1
     with pytest.raises(ArtifactError, match=r"its contract does not match sami\.contract\.sha256"):
-        read_artifact(make.raw(data.replace(old, changed, 1)))
+        read_artifact(make.raw(data.replace(old, new, 1)))
     read_artifact(make.raw(data.replace(b"sami.contract.sha256", b"sami.contract.sha25X")))  # older files have no hash

@@ -90,9 +90,9 @@ def test_a_history_forgets_what_is_older_than_its_steps_and_nothing_that_is_not(
     observations, executed = episode
     usual = acts("history", observations, executed)
     for array in (0, 1):
-        changed = [observations.copy(), executed.copy()]
-        changed[array][3] = 0.9
-        affected = np.abs(acts("history", *changed) - usual).max(1) > 1e-6
+        arrays = [observations.copy(), executed.copy()]
+        arrays[array][3] = 0.9
+        affected = np.abs(acts("history", *arrays) - usual).max(1) > 1e-6
         # Of k steps the newest is now: it sees observations 0 to k - 1 steps old, and actions 1 to k steps old.
         assert np.flatnonzero(affected).tolist() == list(range(3 + array, 3 + array + STEPS))
 
@@ -165,8 +165,8 @@ def agent(method, **changes):
 
 @pytest.mark.parametrize("window", [0, 6])
 def test_the_buffer_remembers_which_task_an_oracle_was_told(window):
-    trained = agent("oracle", **{"learning.window": window, "learning.burn_in": window // 3}).learn(300)
-    buffer, code = trained.buffer, trained.policy.task_input
+    sac = agent("oracle", **{"learning.window": window, "learning.burn_in": window // 3}).learn(300)
+    buffer, code = sac.buffer, sac.policy.task_input
     windows = buffer.windows(np.arange(len(buffer)), np.random.default_rng(0))
     (report,) = buffer.sequences(windows).state
     tasks = [{"sign": -1.0}, {"sign": 1.0}]
@@ -174,8 +174,8 @@ def test_the_buffer_remembers_which_task_an_oracle_was_told(window):
     assert sorted(set(report.ravel().tolist())) == [-1.0, 1.0]
 
 
-def mean_return(trained):
-    policy = NumpyPolicy(trained.policy.numpy_weights(), 4)
+def mean_return(sac):
+    policy = NumpyPolicy(sac.policy.numpy_weights(), 4)
     envs = [gym.make("sami-tests/HiddenSign-v0") for _ in range(4)]
     rollout = Rollout(envs, policy, 1_000_003)
     return np.mean([episode.ret for first in range(0, 40, 4) for episode in rollout.round(range(first, first + 4))])
@@ -264,13 +264,13 @@ def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path
     """With `draws` 0 each episode has a task that no other one has; only the environment knows it."""
     changes = {"env": "tests.making.user_environments:PENDULUM", "method": "oracle", "collection.draws": draws}
     config = resolve("fast-cpu", changes | {"collection.workers": 0, "network.net_arch": [16]})
-    trained = ContextSAC("ContextPolicy", make_env(config), config, device="cpu").learn(200)
-    report = trained.buffer.states[0][: len(trained.buffer), 0]
-    assert len(np.unique(report[:, 0])) == (draws or len(trained.buffer))
+    sac = ContextSAC("ContextPolicy", make_env(config), config, device="cpu").learn(200)
+    report = sac.buffer.states[0][: len(sac.buffer), 0]
+    assert len(np.unique(report[:, 0])) == (draws or len(sac.buffer))
     if draws:
-        assert np.array_equal(report[:draws], trained.policy.task_input.encode(config.training_tasks()))
-    trained.save(tmp_path / "agent.zip")
-    assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.task_input == trained.policy.task_input
+        assert np.array_equal(report[:draws], sac.policy.task_input.encode(config.training_tasks()))
+    sac.save(tmp_path / "agent.zip")
+    assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.task_input == sac.policy.task_input
 
 
 def test_an_oracle_of_an_environment_without_tasks_is_refused():

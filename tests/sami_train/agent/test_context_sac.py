@@ -125,8 +125,8 @@ def test_a_method_that_compares_tasks_refuses_an_environment_of_one():
 
 @pytest.mark.parametrize("pairing", ["last", "prefix", "one_age"])
 def test_padding_gives_exactly_no_gradient(pairing):
-    trained = agent(contrast__pairing=pairing).learn(300)
-    buffer, policy, contrast = trained.buffer, trained.policy, trained.learner.contrast
+    sac = agent(contrast__pairing=pairing).learn(300)
+    buffer, policy, contrast = sac.buffer, sac.policy, sac.learner.contrast
     buffer.lengths[:] = np.random.default_rng(0).integers(3, 12, len(buffer.lengths))
 
     def gradients():
@@ -142,11 +142,11 @@ def test_padding_gives_exactly_no_gradient(pairing):
 
 
 def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_padding():
-    trained = agent(contrast__ranking="value").learn(300)
-    buffer, policy = trained.buffer, trained.policy
+    sac = agent(contrast__ranking="value").learn(300)
+    buffer, policy = sac.buffer, sac.policy
     where = np.arange(4)
     buffer.lengths[:4] = (12, 3, 7, 1)
-    values = trained.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
+    values = sac.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
     for i, length in enumerate(buffer.lengths[:4]):
         sequence = buffer.sequences(buffer.windows(where[i : i + 1], None))
         contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequence))
@@ -158,10 +158,10 @@ def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_
 
 
 def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
-    trained = agent().learn(300)
-    trained.policy.zero_grad()
-    trained.learner.contrast.loss(trained.buffer, np.random.default_rng(0)).loss.backward()
-    modules = {name.split(".")[0] for name, p in trained.policy.named_parameters() if p.grad is not None}
+    sac = agent().learn(300)
+    sac.policy.zero_grad()
+    sac.learner.contrast.loss(sac.buffer, np.random.default_rng(0)).loss.backward()
+    modules = {name.split(".")[0] for name, p in sac.policy.named_parameters() if p.grad is not None}
     assert modules == {"encoder"}
 
 
@@ -169,29 +169,29 @@ def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
 def test_offset_and_scale_are_learning_from_rewards_that_are_lower_and_smaller(return_steps):
     config = TOY | {"env": "hopper", "method": "tesac", "learning.burn_in": 0, "learning.window": 0}
     config["learning.return_steps"] = return_steps
-    report, changed = (
+    report, other = (
         ContextSAC(
             "ContextPolicy", gym.make("sami-tests/HiddenSign-v0"), resolve("fast-cpu", config | more), device="cpu"
         )
         for more in ({"learning.reward_offset": 0.25, "learning.reward_scale": 0.5}, {})
     )
-    for item in (report, changed):
+    for item in (report, other):
         item.learn(120)  # the warm-up
         assert item._n_updates == 0
-    changed.buffer.rewards -= np.float32(0.25)
-    changed.buffer.rewards *= np.float32(0.5)
-    for item in (report, changed):
+    other.buffer.rewards -= np.float32(0.25)
+    other.buffer.rewards *= np.float32(0.5)
+    for item in (report, other):
         item.learner.update(item.buffer, np.random.default_rng(0), False)
     if return_steps == 1:
-        assert same(weights(report), weights(changed))
-    first, second = weights(report), weights(changed)
+        assert same(weights(report), weights(other))
+    first, second = weights(report), weights(other)
     assert all(torch.allclose(first[name], second[name], atol=2e-3) for name in first)
     assert not same(weights(report), weights(agent(method="tesac").learn(120)))
 
 
 def test_with_a_return_of_n_steps_the_critics_estimate_counts_n_steps_later():
-    trained = agent(method="tesac", learning__return_steps=3).learn(300)
-    learner, buffer, rng = trained.learner, trained.buffer, np.random.default_rng(0)
+    sac = agent(method="tesac", learning__return_steps=3).learn(300)
+    learner, buffer, rng = sac.learner, sac.buffer, np.random.default_rng(0)
     windows = buffer.windows(np.arange(8), rng)
     transitions = buffer.transitions(windows, 200, 0.0, rng, 3, learner.learning.discount)
     rewards = buffer.rewards[windows.episodes[transitions.rows]]
@@ -206,20 +206,20 @@ def test_with_a_return_of_n_steps_the_critics_estimate_counts_n_steps_later():
 
 
 def test_of_the_steps_on_one_draw_the_encoder_takes_the_first_and_the_critics_all():
-    trained = agent(learning__steps_per_draw=3).learn(300)
-    optimizer = trained.learner.critic_optimizer
+    sac = agent(learning__steps_per_draw=3).learn(300)
+    optimizer = sac.learner.critic_optimizer
     critic, encoder = (optimizer.state[group["params"][0]]["step"].item() for group in optimizer.param_groups)
-    assert (encoder, critic) == (trained._n_updates, 3 * trained._n_updates)
-    assert trained._n_updates == 15
+    assert (encoder, critic) == (sac._n_updates, 3 * sac._n_updates)
+    assert sac._n_updates == 15
 
 
 def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
-    trained = agent().learn(300)
-    trained.save(tmp_path / "agent.zip")
+    sac = agent().learn(300)
+    sac.save(tmp_path / "agent.zip")
     copy = ContextSAC.load(tmp_path / "agent.zip", device="cpu")
     a_state = b_state = None
     for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
-        a, a_state = trained.predict(observation, a_state, deterministic=True)
+        a, a_state = sac.predict(observation, a_state, deterministic=True)
         b, b_state = copy.predict(observation, b_state, deterministic=True)
         assert np.array_equal(a, b)
 
@@ -237,32 +237,32 @@ def test_callbacks_see_every_round_and_can_stop_the_run():
 
 
 def test_it_has_finished_with_the_steps_it_was_asked_for_and_their_updates_whatever_its_run_is_for():
-    trained = agent(steps=200)
-    trained.learn(240, Stop(240))
-    assert trained.num_timesteps == 240
-    assert not trained.finished  # the updates that the last round owes
-    trained.learn(0, reset_num_timesteps=False)
-    assert trained.finished
+    sac = agent(steps=200)
+    sac.learn(240, Stop(240))
+    assert sac.num_timesteps == 240
+    assert not sac.finished  # the updates that the last round owes
+    sac.learn(0, reset_num_timesteps=False)
+    assert sac.finished
     assert not agent().learn(240, Stop(200)).finished
 
 
 def test_updates_keep_the_configured_ratio_to_environment_steps():
-    trained = agent(learning__gradient_steps=2).learn(480)
-    assert trained._n_updates == (480 - 120) // 12 * 2
+    sac = agent(learning__gradient_steps=2).learn(480)
+    assert sac._n_updates == (480 - 120) // 12 * 2
 
 
 def test_learning_again_from_zero_owes_updates_for_the_new_steps_only():
-    trained = agent().learn(240)
-    before = trained._n_updates
-    trained.learn(240)
-    assert trained._n_updates == 2 * before == 20
+    sac = agent().learn(240)
+    before = sac._n_updates
+    sac.learn(240)
+    assert sac._n_updates == 2 * before == 20
 
 
 def test_one_that_once_went_on_without_its_buffer_owes_updates_when_it_begins_again():
-    trained = agent().learn(240)
-    trained._began_at, trained._updates_before = trained.num_timesteps, trained._n_updates  # as `resume` then does
-    before = trained.learn(240, reset_num_timesteps=False)._n_updates
-    assert trained.learn(240)._n_updates == before + 10
+    sac = agent().learn(240)
+    sac._began_at, sac._updates_before = sac.num_timesteps, sac._n_updates  # as `resume` then does
+    before = sac.learn(240, reset_num_timesteps=False)._n_updates
+    assert sac.learn(240)._n_updates == before + 10
 
 
 def test_learning_rates_fall_linearly_to_their_share():
@@ -286,11 +286,11 @@ def test_rollout_workers_run_without_torch_and_bring_what_in_step_collection_bri
 
 
 def test_a_run_that_goes_on_begins_no_episode_that_a_faster_worker_brought():
-    trained = agent().learn(12)
-    (episode,) = trained._source().collect(False, 0)
+    sac = agent().learn(12)
+    (episode,) = sac._source().collect(False, 0)
     for index in (2, 4, 1):
-        trained._store(trained.buffer, dataclasses.replace(episode, index=index))
-    assert trained._source().next_index == 5
+        sac._store(sac.buffer, dataclasses.replace(episode, index=index))
+    assert sac._source().next_index == 5
 
 
 def test_a_rollout_worker_that_fails_says_why():

@@ -52,19 +52,19 @@ def test_a_contrast_that_taught_nothing_for_long_ends_and_stays_so_when_it_is_lo
 
 
 def test_an_agent_whose_contrast_has_ended_draws_no_more_losses(monkeypatch):
-    trained = agent(contrast__every=1, contrast__patience=1).learn(200)
-    trained.contrast_record.in_vain = 1
+    sac = agent(contrast__every=1, contrast__patience=1).learn(200)
+    sac.contrast_record.in_vain = 1
     calls = []
-    monkeypatch.setattr(trained.learner.contrast, "loss", lambda *_: calls.append(1))
-    trained.learn(100, reset_num_timesteps=False)
+    monkeypatch.setattr(sac.learner.contrast, "loss", lambda *_: calls.append(1))
+    sac.learn(100, reset_num_timesteps=False)
     assert not calls
-    assert "contrast/ended" in trained.contrast_record.scalars()
+    assert "contrast/ended" in sac.contrast_record.scalars()
 
 
 @pytest.mark.parametrize("ranking", ["return", "advantage", "shuffled", "recency"])
 def test_what_a_run_logs_of_its_contrast_is_there_for_every_ranking(ranking):
-    trained = agent(contrast__ranking=ranking, contrast__every=1).learn(400)
-    scalars = trained.contrast_record.scalars()
+    sac = agent(contrast__ranking=ranking, contrast__every=1).learn(400)
+    scalars = sac.contrast_record.scalars()
     assert set(scalars) == {"contrast/bound", "contrast/k", "contrast/share"}
     assert scalars["contrast/bound"] <= math.log(scalars["contrast/k"]) + 1e-6
 
@@ -72,8 +72,8 @@ def test_what_a_run_logs_of_its_contrast_is_there_for_every_ranking(ranking):
 def test_steps_of_its_own_move_the_encoder_although_the_coefficient_is_zero():
     plain, stepped = (agent(contrast__coefficient=0.0, contrast__rate=rate).learn(300) for rate in (0.0, 1e-3))
     assert plain.learner.contrast_optimizer is None
-    changed = [name for name, tensor in weights(stepped).items() if not torch.equal(tensor, weights(plain)[name])]
-    assert any(name.startswith("encoder.") for name in changed)
+    names = [name for name, tensor in weights(stepped).items() if not torch.equal(tensor, weights(plain)[name])]
+    assert any(name.startswith("encoder.") for name in names)
 
 
 def test_a_run_whose_contrast_has_an_optimiser_resumes_to_the_bit(tmp_path):

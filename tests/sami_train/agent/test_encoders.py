@@ -59,9 +59,9 @@ def test_a_pass_may_begin_in_the_middle_from_the_state_there(encoder):
 
 def test_what_comes_later_does_not_change_earlier_contexts(encoder):
     x = inputs()
-    changed = x.clone()
-    changed[:, 12:] = 0.0
-    assert torch.equal(encoder(x)[0][:, :12], encoder(changed)[0][:, :12])
+    other = x.clone()
+    other[:, 12:] = 0.0
+    assert torch.equal(encoder(x)[0][:, :12], encoder(other)[0][:, :12])
 
 
 def test_before_the_first_transition_pearls_posterior_is_the_prior(gaussians):

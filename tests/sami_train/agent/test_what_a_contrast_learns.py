@@ -49,18 +49,18 @@ def lasting(*lengths, plan=None):
 def learned(buffer, losses, **changes):
     """Return the mean bound of the last losses of an encoder that learns from a contrast alone, and log K."""
     torch.manual_seed(0)
-    trained = agent(**changes)
-    contrast = Contrast(trained.policy, METHODS[trained.config.method].estimator, trained.config.contrast)
-    optimizer, rng, bounds = torch.optim.Adam(trained.policy.encoder.parameters(), lr=5e-3), RNG(0), []
+    sac = agent(**changes)
+    contrast = Contrast(sac.policy, METHODS[sac.config.method].estimator, sac.config.contrast)
+    optimizer, rng, bounds = torch.optim.Adam(sac.policy.encoder.parameters(), lr=5e-3), RNG(0), []
     for _ in range(losses):
         if (loss := contrast.loss(buffer, rng)) is None:
             continue  # a draw of equal returns
         optimizer.zero_grad()
         loss.loss.backward()
         optimizer.step()
-        soft_update(trained.policy.momentum_encoder, trained.policy.encoder, 0.05)
+        soft_update(sac.policy.momentum_encoder, sac.policy.encoder, 0.05)
         bounds.append(float(loss.bound))
-    return np.mean(bounds[-30:]), np.log(trained.config.contrast.trajectories // 2 + 1)
+    return np.mean(bounds[-30:]), np.log(sac.config.contrast.trajectories // 2 + 1)
 
 
 def showing(emission):
@@ -103,8 +103,8 @@ def test_infonce_reaches_its_largest_bound_in_a_training_whose_observations_show
     """Collection, buffer, windows, the step shared with the critics, and the momentum encoder's own."""
     changes = {"learning__window": window, "learning__burn_in": window // 3, "contrast__keys": keys}
     env = gym.make("sami-tests/ShownSign-v0")
-    trained = agent(env=env, method="ccm", contrast__every=1, learning__encoder_rate=1e-3, **changes).learn(2000)
-    scalars = trained.contrast_record.scalars()
+    sac = agent(env=env, method="ccm", contrast__every=1, learning__encoder_rate=1e-3, **changes).learn(2000)
+    scalars = sac.contrast_record.scalars()
     assert scalars["contrast/bound"] > 0.9 * np.log(scalars["contrast/k"])
 
 
@@ -133,8 +133,8 @@ def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
 
 
 def test_an_age_is_counted_from_the_start_of_an_episode_also_where_it_is_learned_from_in_windows(monkeypatch):
-    trained = agent(contrast__pairing="one_age", contrast__keys="momentum")
-    contrast = Contrast(trained.policy, METHODS["satesac"].estimator, trained.config.contrast)
+    sac = agent(contrast__pairing="one_age", contrast__keys="momentum")
+    contrast = Contrast(sac.policy, METHODS["satesac"].estimator, sac.config.contrast)
     buffer = lasting(*[3, 12] * 20, plan=WindowPlan(5, 2, {}))
     windows, ages = [], set()
     honest = buffer.sequences

@@ -50,7 +50,7 @@ def agent(gap=GAP, env="panda", more=None, **switches):
     return ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
 
 
-def trained(*arguments, **switches):
+def agent_with(*arguments, **switches):
     untrained = agent(*arguments, **switches)
     return untrained.learn(untrained.config.steps)
 
@@ -63,22 +63,22 @@ def differing(agent, other):
 
 @pytest.fixture(scope="module")
 def plain():
-    return trained()
+    return agent_with()
 
 
 @pytest.fixture(scope="module")
 def full():
-    return trained(**ALL)
+    return agent_with(**ALL)
 
 
 @pytest.fixture(scope="module")
 def bare():
-    return trained("")
+    return agent_with("")
 
 
 @pytest.mark.parametrize("gap", ["", "{}"])
 def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit(bare, gap):
-    report = trained(gap, privileged_goals=True, privileged_critic=True, estimate=1.0)
+    report = agent_with(gap, privileged_goals=True, privileged_critic=True, estimate=1.0)
     assert report._n_updates == bare._n_updates > 0
     assert differing(report, bare) == set()
     np.testing.assert_array_equal(report.buffer.true_observations, bare.buffer.observations)
@@ -90,7 +90,7 @@ def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit
 
 @pytest.mark.parametrize("switch", ALL)
 def test_each_switch_alone_learns_otherwise_with_a_profile_from_the_same_first_episodes(plain, switch):
-    switched = trained(**{switch: ALL[switch]})
+    switched = agent_with(**{switch: ALL[switch]})
     assert any(name.startswith("actor.") for name in differing(switched, plain))
     np.testing.assert_array_equal(switched.buffer.observations[0], plain.buffer.observations[0])
     assert (switched.buffer.true_observations is switched.buffer.observations) == (switch == "critic_actions")
@@ -105,7 +105,7 @@ def test_off_nothing_of_the_truth_is_kept_or_learned(plain):
 @pytest.mark.parametrize("env", ["panda", "hopper"])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     switches = {**ALL, "privileged_goals": env == "panda", "full_from": 260}
-    whole = trained(GAP, env, **switches)
+    whole = agent_with(GAP, env, **switches)
     original = agent(GAP, env, **switches)
     original.learn(original.config.steps, Stop())
     original.save(tmp_path / "agent.zip")

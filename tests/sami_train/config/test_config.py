@@ -153,13 +153,13 @@ def test_panda_keeps_the_target_entropy_that_it_was_trained_with():
 
 
 def test_overrides_change_one_key():
-    changed = resolve(
+    config = resolve(
         "fast-cpu",
         dict(map(parse_override, ["learning.discount=0.97", "network.net_arch=[64, 64]", "env=panda"])),
     )
-    assert changed.learning.discount == 0.97
-    assert changed.network.net_arch == (64, 64)
-    assert changed.learning.actor_rate == resolve("fast-cpu").learning.actor_rate
+    assert config.learning.discount == 0.97
+    assert config.network.net_arch == (64, 64)
+    assert config.learning.actor_rate == resolve("fast-cpu").learning.actor_rate
 
 
 @pytest.mark.parametrize(

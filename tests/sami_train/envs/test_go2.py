@@ -233,8 +233,8 @@ def test_sets_grow_harder_and_hold_combinations():
         < min(task["payload"] for task in sets["extreme"] if task["payload"])
     )
     for name in TASK_SAMPLERS:
-        changed = [len(GO2.tasks.changes(task)) for task in sets[name]]
-        assert max(changed) > 5
+        counts = [len(GO2.tasks.changes(task)) for task in sets[name]]
+        assert max(counts) > 5
         assert len(sets[name]) == 100
     assert [GO2.tasks.changes(task) for task in sets["dead"]] == [{"crippled": [motor]} for motor in range(12)]
 

@@ -77,7 +77,7 @@ def with_reward(*terms, more=""):
     return WHOLE.replace("reward = [{ alive = true, weight = 1 }]", f"reward = [{', '.join(terms)}]\n{more}")
 
 
-def changed(before, after):
+def difference(before, after):
     return np.flatnonzero(np.any(np.atleast_2d(before.T != after.T), axis=0)).tolist()
 
 
@@ -139,7 +139,7 @@ def test_a_feature_changes_the_elements_that_it_names_and_no_others(file, field,
     for _ in range(2):  # a scale multiplies the model's own value, not the one before
         env.set_dynamics({"x": 2.0})
     after = getattr(env.model, field)
-    assert changed(before, after) == rows
+    assert difference(before, after) == rows
     assert np.atleast_2d(after.T)[0, rows[0]] == pytest.approx(2.0 if verb == "sets" else 2.0 * model_value)
     env.set_dynamics({})
     assert getattr(env.model, field).tolist() == before.tolist(), "left out, a feature is as in the model"

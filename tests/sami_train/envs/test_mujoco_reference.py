@@ -162,8 +162,8 @@ def test_crippled_parts_can_shrink_as_in_the_reference_code():
     env = make(ENVIRONMENTS["crippled-ant"], tasks={"crippled": [1]}, shrink_geoms=True).unwrapped
     env.reset(seed=0)
     leg, ankle = nominal.geom("right_leg_geom").id, nominal.geom("right_ankle_geom").id
-    changed = {i for i in range(nominal.ngeom) if (nominal.geom_size[i] != env.model.geom_size[i]).any()}
-    assert changed == {leg, ankle}
+    geoms = {i for i in range(nominal.ngeom) if (nominal.geom_size[i] != env.model.geom_size[i]).any()}
+    assert geoms == {leg, ankle}
     np.testing.assert_array_equal(env.model.geom_size[[leg, ankle], :2], nominal.geom_size[[leg, ankle], :2] / 2)
     np.testing.assert_array_equal(env.model.geom_pos[ankle], nominal.geom_pos[leg])
     env.reset(options={"task": {"crippled": []}})

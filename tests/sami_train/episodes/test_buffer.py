@@ -164,7 +164,7 @@ def test_a_saved_buffer_comes_back_and_another_shape_is_refused(tmp_path):
     buffer.save(tmp_path / "buffer.npz")
     again = EpisodeBuffer(64, 50, 25, 4, GOAL)
     again.restore(tmp_path / "buffer.npz")
-    assert again.added == 2
+    assert again.total_count == 2
     assert np.array_equal(again.observations, buffer.observations)
     assert np.array_equal(again.returns, buffer.returns)
     with pytest.raises(ReplayError, match=r"observations has shape \(2, 51, 25\); this buffer needs \(2, 31, 25\)"):

@@ -98,18 +98,18 @@ def test_the_policy_is_told_the_action_that_was_executed(envs, weights):
 
 
 def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
-    def played(plan):
+    def warm_up(plan):
         runner = rollout(envs, weights, **plan)
         return [e for k in range(0, 9, 3) for e in runner.round([k, k + 1, k + 2])]
 
     def share_of_moves(episodes):
         return np.mean([np.linalg.norm(np.ptp(e.observations[:, 7:9], axis=0)) > 0.01 for e in episodes])
 
-    warm = played({"warmup_steps": 1000, "random_action": 0.0})
+    warm = warm_up({"warmup_steps": 1000, "random_action": 0.0})
     actions = np.concatenate([e.actions for e in warm])
     assert actions.mean(0) == pytest.approx(np.zeros(4), abs=0.12)
     assert actions.std(0) == pytest.approx(np.full(4, 1 / np.sqrt(3)), abs=0.06)
-    reached = played({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
+    reached = warm_up({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
     assert share_of_moves(reached) > 0.8 > share_of_moves(warm)
 
 

@@ -147,10 +147,10 @@ def test_each_signal_reaches_the_policy_in_its_own_place(agent, model):
     base = session.step(SPEC.layout.by_name(flat)).action
     for signal in SPEC.signals:
         session.reset()
-        changed = flat.copy()
-        changed[SPEC.layout.columns(signal.name)] += 0.3
-        answer = session.step(SPEC.layout.by_name(changed)).action
-        expected = TorchSession(agent.policy, session.contract).step(changed)
+        vector = flat.copy()
+        vector[SPEC.layout.columns(signal.name)] += 0.3
+        answer = session.step(SPEC.layout.by_name(vector)).action
+        expected = TorchSession(agent.policy, session.contract).step(vector)
         assert answer == pytest.approx(expected["action"], abs=1e-5)
         assert np.abs(answer - base).max() > 1e-6
 

@@ -118,7 +118,7 @@ def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew
 def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):
     folder, before = source
 
-    def trained(anchor):
+    def run_with(anchor):
         values = {"init.source": str(folder), "init.anchor": anchor, "init.keep_encoder": True}
         config = resolve("fast-cpu", FINE | values | {"learning.actor_rate": 1e-2})
         agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
@@ -128,7 +128,7 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
         distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
         return agent, float(distance.detach())
 
-    (anchored, near), (free, far) = trained(1_000.0), trained(0.0)
+    (anchored, near), (free, far) = run_with(1_000.0), run_with(0.0)
     assert near < 0.7 * far
     assert free.learner.first_actor is None
     assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, anchored)))

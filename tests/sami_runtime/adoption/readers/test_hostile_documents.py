@@ -174,7 +174,7 @@ def leapp_folder(folder, yaml=frameworks.LEAPP, initial=0.0):
     header = json.dumps({"Reach/raw_actions_in": {"dtype": "F32", "shape": [1, 4], "data_offsets": [0, 16]}}).encode()
     values = struct.pack("<Q", len(header)) + header + struct.pack("<4f", *[initial] * 4)
     files = {"Reach.yaml": yaml, "Reach_initial_values.safetensors": values}
-    return frameworks.written(folder, files | {"Reach.onnx": leapp_model()[0].SerializeToString()})
+    return frameworks.write_files(folder, files | {"Reach.onnx": leapp_model()[0].SerializeToString()})
 
 
 @pytest.mark.parametrize("initial", [0.0, 0.25])

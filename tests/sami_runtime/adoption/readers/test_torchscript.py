@@ -100,7 +100,7 @@ class PolicyExporterHIM(torch.nn.Module):
         return self.actor(torch.cat([x, self.estimator(x)], 1))
 
 
-def saved(path, module):
+def save(path, module):
     torch.manual_seed(0)
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.5)
@@ -113,7 +113,7 @@ def saved(path, module):
 def test_a_robots_folder_with_a_torchscript_policy_acts_as_torch_does(tmp_path, exporter):
     folder = frameworks.unitree_gym(tmp_path, frameworks.UNITREE_GYM_REAL)
     (folder / "policy.onnx").unlink()
-    path = saved(folder / "motion.pt", exporter(23))
+    path = save(folder / "motion.pt", exporter(23))
     artifact = adopt(folder, None, tmp_path / "out.onnx")
     original, session = torch.jit.load(str(path)), Session(artifact)
     random, last = np.random.default_rng(0), np.zeros(4, np.float32)
@@ -140,13 +140,13 @@ def test_a_robots_folder_with_a_torchscript_policy_acts_as_torch_does(tmp_path, 
 )
 def test_torchscript_that_is_not_known_is_refused_in_one_line(tmp_path, module, message):
     with pytest.raises(ArtifactError, match=message) as refused:
-        torchscript_as_onnx(saved(tmp_path / "policy.pt", module))
+        torchscript_as_onnx(save(tmp_path / "policy.pt", module))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_no_damage_to_torchscript_escapes_as_another_error(tmp_path):
-    path = saved(tmp_path / "policy.pt", _TorchPolicyExporter(5))
+    path = save(tmp_path / "policy.pt", _TorchPolicyExporter(5))
     whole = zipfile.ZipFile(path)
     files = {name: whole.read(name) for name in whole.namelist()}
     (pickled,) = [name for name in files if name.endswith("/data.pkl")]

@@ -176,7 +176,7 @@ def test_unitree_rl_labs_action_may_move_some_joints_and_its_terms_of_own_code_a
     few = few.replace("default_joint_pos: [0.1, -0.1, -1.5, -1.6]", "default_joint_pos: [0.1, -0.1, -1.5, -1.6, 0, 0]")
     few = few.replace("scale: [1.0, 1.0, 1.0, 1.0]", "scale: [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]", 1)
     few = few.replace("base_ang_vel:", "torso_rate:")
-    folder = frameworks.written(
+    folder = frameworks.write_files(
         tmp_path, {"params/deploy.yaml": few, "exported/policy.onnx": frameworks.policy(6 + 3 + 12 + 4)}
     )
     with pytest.raises(SamiError, match=r"signals\.torso_rate\.elements \(unknown: torso_rate has 3 numbers"):
@@ -293,7 +293,7 @@ def test_a_yaml_in_unitree_rl_gyms_checkout_has_its_policy_where_policy_path_say
         line for line in frameworks.UNITREE_GYM_REAL.splitlines() if not line.startswith("policy_path")
     )
     files = {"deploy/deploy_real/configs/robot.yaml": config, "deploy/pre_train/robot/walk.onnx": frameworks.policy(23)}
-    frameworks.written(tmp_path, files)
+    frameworks.write_files(tmp_path, files)
     robot_file = tmp_path / "deploy" / "deploy_real" / "configs" / "robot.yaml"
     assert Recipe.of(adopt(robot_file, None, tmp_path / "out.onnx")).name == "robot"
     robot_file.write_text(config.replace("/deploy/pre_train", "/../pre_train"))

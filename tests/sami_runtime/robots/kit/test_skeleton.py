@@ -22,7 +22,7 @@ from sami_runtime.signals import Moves
 MODELS = shipped_models()
 
 
-def loaded(path):
+def load(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -34,7 +34,7 @@ def module_of_arm(request, tmp_path):
     """(contract, module of the skeleton) of each model that is shipped."""
     contract = read_artifact(MODELS[request.param]).contract
     write_skeleton(contract, tmp_path / "my_arm.py", request.param)
-    return contract, loaded(tmp_path / "my_arm.py")
+    return contract, load(tmp_path / "my_arm.py")
 
 
 def test_it_declares_the_contracts_signals_to_the_last_bound(module_of_arm):
@@ -117,9 +117,9 @@ def test_a_name_that_cannot_be_imported_and_a_file_that_is_there_are_refused(tmp
     (tmp_path / "mine.py").write_text("precious = 1\n")
     with pytest.raises(SamiError, match="exists; choose another name"):
         write_skeleton(contract, tmp_path / "mine.py", "model.onnx")
-    assert loaded(tmp_path / "mine.py").precious == 1
+    assert load(tmp_path / "mine.py").precious == 1
     write_skeleton(contract, tmp_path / "mine.py", "model.onnx", force=True)
-    assert loaded(tmp_path / "mine.py").Mine
+    assert load(tmp_path / "mine.py").Mine
     with pytest.raises(SamiError, match="cannot be written"):
         write_skeleton(contract, tmp_path / "nowhere" / "mine.py", "model.onnx")
 
@@ -186,7 +186,7 @@ def test_no_text_of_a_model_file_becomes_code(text, tmp_path, monkeypatch):
     source = skeleton(contract, "my_arm", text)
     assert shape(source) == shape(skeleton(harmless, "my_arm", "harmless"))
     write_skeleton(contract, tmp_path / "my_arm.py", text)
-    module = loaded(tmp_path / "my_arm.py")
+    module = load(tmp_path / "my_arm.py")
     assert (contract.observation, contract.action) == (module.OBSERVATION, module.ACTION), "and none of it is lost"
     assert list(tmp_path.glob("ran")) == []
 
@@ -197,11 +197,11 @@ def test_a_signal_of_any_name_gives_a_module_that_can_be_imported(name, tmp_path
     first, *signals = contract.observation
     contract = contract.model_copy(update={"observation": (first.model_copy(update={"name": name}), *signals)})
     write_skeleton(contract, tmp_path / "my_arm.py", "model.onnx")
-    module = loaded(tmp_path / "my_arm.py")
+    module = load(tmp_path / "my_arm.py")
     assert module.OBSERVATION[0].name == name
 
 
 @pytest.mark.parametrize("stem", ["_", "none", "_1", "true"])
 def test_a_module_of_any_name_has_a_class_that_python_takes(stem, tmp_path):
     write_skeleton(read_artifact(MODELS["panda-satesac"]).contract, tmp_path / f"{stem}.py", "model.onnx")
-    assert loaded(tmp_path / f"{stem}.py").make
+    assert load(tmp_path / f"{stem}.py").make

@@ -69,10 +69,10 @@ def test_nothing_moves_at_rest(ik, base, contract):
 
 
 def test_an_arm_whose_joints_end_before_the_models_home_pose_is_not_moved_there(contract, monkeypatch):
-    def opened(*_):
+    def node_of(*_):
         raise AssertionError("the node was opened")
 
-    monkeypatch.setattr(adapters, "open_node", opened)
+    monkeypatch.setattr(adapters, "open_node", node_of)
     home = contract.sheet.numbers["home_joints"]
     beyond = home.model_copy(update={"values": (*home.values[:3], 0.5, *home.values[4:])})
     sheet = contract.sheet.model_copy(update={"numbers": contract.sheet.numbers | {"home_joints": beyond}})

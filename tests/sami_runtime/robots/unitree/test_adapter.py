@@ -107,9 +107,9 @@ def robot():
         double.thread.join()
 
 
-def connect(**changed):
+def connect(**changes):
     patient = {"heard_s": PATIENCE_S, "hold_s": PATIENCE_S}
-    settings = {"domain": DOMAIN, "stand_s": 0.1, **patient, **NUMBERS, **changed}
+    settings = {"domain": DOMAIN, "stand_s": 0.1, **patient, **NUMBERS, **changes}
     return make(MonotonicClock(), contract_of(*STATE), settings)
 
 

@@ -22,8 +22,8 @@ FIRST = ("FL_calf", "FL_hip")
 LEFT_FIRST = tuple(f"{name}_joint" for name in (*FIRST, *(name for name in JOINTS if name not in FIRST)))
 
 
-def mapping(*signals, action=None, **changed):
-    return Go2Mapping(UnitreeSettings.of({**NUMBERS, **changed}), contract_of(*(signals or STATE), action=action))
+def mapping(*signals, action=None, **changes):
+    return Go2Mapping(UnitreeSettings.of({**NUMBERS, **changes}), contract_of(*(signals or STATE), action=action))
 
 
 def test_signals_come_from_what_the_robot_measures_in_the_models_order_of_joints():
@@ -67,7 +67,7 @@ def test_what_the_settings_leave_out_is_read_from_the_model_file():
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"kp": -30.0}, "kp of the model file is -30.0, which no motor may get: set settings.kp"),
         ({"kd": [1.0] * 11 + [-1.0]}, "kd of the model file is "),
@@ -75,9 +75,9 @@ def test_what_the_settings_leave_out_is_read_from_the_model_file():
         ({"kp": "stiff"}, "settings.kp has 0 numbers for 12 joints"),
     ],
 )
-def test_gains_and_angles_of_a_model_file_are_checked_as_those_of_the_settings(changed, fault):
+def test_gains_and_angles_of_a_model_file_are_checked_as_those_of_the_settings(changes, fault):
     """A negative gain drives a joint away from its target."""
-    adopted = {"recipe": {"action": {"default": [0.1] * 12, "kp": 30.0, "kd": 1.0, **changed}, "signals": []}}
+    adopted = {"recipe": {"action": {"default": [0.1] * 12, "kp": 30.0, "kd": 1.0, **changes}, "signals": []}}
     contract = contract_of(*STATE).model_copy(update={"training": {"adopted": adopted}})
     with pytest.raises(AdapterError) as refused:
         Go2Mapping(UnitreeSettings.of({"scale": 0.25}), contract)
@@ -108,7 +108,7 @@ def test_joints_that_a_go2_does_not_have_are_refused_unless_they_are_declared():
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changes", "fault"),
     [
         ({"speed": 1.0}, "speed: unknown key 'speed'. "),
         ({"hz": 1000.0}, "hz: input should be less than or equal to 500"),
@@ -117,7 +117,7 @@ def test_joints_that_a_go2_does_not_have_are_refused_unless_they_are_declared():
         ({"damp_kd": 0.0}, "damp_kd: input should be greater than 0"),
     ],
 )
-def test_a_wrong_setting_is_named_with_what_is_valid(changed, fault):
+def test_a_wrong_setting_is_named_with_what_is_valid(changes, fault):
     with pytest.raises(AdapterError, match=r"docs/how-to/unitree\.md") as refused:
-        UnitreeSettings.of(changed)
+        UnitreeSettings.of(changes)
     assert fault in str(refused.value)

@@ -49,7 +49,7 @@ def compared(command):
     return MethodComparison(read_runs([ROOT / path for path in paths]), by)
 
 
-def printed(comparison):
+def table_text(comparison):
     """Means and deviations in the tables."""
     rows = [row for name in comparison.task_sets for row in standings_table(comparison, name).rows]
     return {number for row in rows for number in row[2].split(" ± ")}
@@ -98,7 +98,7 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
     numbers = set(re.findall(r"\b\d\.\d{3}\b", table))
     assert quoted
     assert numbers
-    assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
+    assert numbers - {number for command in quoted for number in table_text(compared(command))} == set()
 
 
 def test_the_page_of_the_methods_has_the_placebos_bound_over_the_run_and_at_its_end():
@@ -192,14 +192,14 @@ def test_the_returns_below_the_readmes_film_are_those_that_were_measured():
     assert "[40 starts]" in caption
 
 
-def changed(folder):
+def change_in(folder):
     """The rows of `sami adapt`'s result in a folder of results, by change and variant."""
     raw = json.loads((ROOT / "results" / folder / "adaptation.json").read_text(encoding="utf-8"))
     return {change["change"]: {row["variant"]: row for row in change["rows"]} for change in raw["changes"]}
 
 
 def test_the_page_of_the_mujoco_robots_calls_the_steps_to_a_notice_medians():
-    half_cheetah, crippled = (changed(f"adaptation-{name}") for name in ("half-cheetah", "crippled-half-cheetah"))
+    half_cheetah, crippled = (change_in(f"adaptation-{name}") for name in ("half-cheetah", "crippled-half-cheetah"))
     far = [rows["live"]["detected"] for text, rows in half_cheetah.items() if ":1.25" not in text and ":1," not in text]
     steps = sorted(notice["median"] for notice in far)
     page = prose("results/adaptation-mujoco")
@@ -214,7 +214,7 @@ def test_the_page_of_a_changing_delay_has_what_both_files_reached_with_the_delay
     page = prose("results/adaptation-delay")
     shares = []
     for model in ("panda-satesac-camera", "panda-satesac"):
-        changes = changed(f"adaptation-delay/{model}")
+        changes = change_in(f"adaptation-delay/{model}")
         late = changes["mass=5,friction=1,latency_s=0.08:0@4"]["unchanged"]
         late_from_the_change = changes["mass=5,friction=1,latency_s=0:0.08@4"]["live"]
         success = f"{late['success']['value']:.2f}".removeprefix("0")
@@ -313,13 +313,13 @@ def test_pages_say_what_intervals_that_include_0_still_allow():
 
 def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
     studies, losses = ROOT / "results", {}
-    for file, trained in (("panda-mujoco-satesac-in-pybullet", "panda-mujoco"), ("panda-satesac-in-mujoco", "models")):
+    for file, source in (("panda-mujoco-satesac-in-pybullet", "panda-mujoco"), ("panda-satesac-in-mujoco", "models")):
         other = Evaluation.from_dict(json.loads((studies / "panda-mujoco" / f"{file}.json").read_text("utf-8")))
-        (run,) = read_runs([studies / f"{trained}:{file.partition('-in-')[0]}"])
+        (run,) = read_runs([studies / f"{source}:{file.partition('-in-')[0]}"])
         for task_set in SETS:
             moved_scores = scores_of_starts(other, task_set)
             less = scores_of_starts(run.evaluation, task_set)[: len(moved_scores)] - moved_scores
-            losses[trained, task_set] = less.mean(), *interval_over_starts(less)
+            losses[source, task_set] = less.mean(), *interval_over_starts(less)
     certain = {key: "{:.2f} [{:.2f}, {:.2f}]".format(*loss) for key, loss in losses.items() if loss[1] > 0}
     assert list(certain) == [("panda-mujoco", "extreme")]
     text = f"**In extreme tasks the policy trained in MuJoCo loses {certain['panda-mujoco', 'extreme']} in PyBullet**"

@@ -159,11 +159,11 @@ def copy(tmp_path_factory):
 
 def test_attaching_an_atlas_changes_nothing_else_of_a_model_file(copy):
     before = read_artifact(copy)
-    changed = before.contract.atlas.model_copy(update={"threshold": 7.0})
-    contract = attach(copy, changed)
+    atlas = before.contract.atlas.model_copy(update={"threshold": 7.0})
+    contract = attach(copy, atlas)
     after = read_artifact(copy)
     assert contract == after.contract
-    assert after.contract.atlas == changed
+    assert after.contract.atlas == atlas
     assert after.graph_sha256 == before.graph_sha256
     assert after.contract.model_copy(update={"atlas": None}) == before.contract.model_copy(update={"atlas": None})
     assert verify(copy).passed

@@ -28,13 +28,13 @@ def test_a_change_of_a_gap_is_read_beside_the_dynamics_and_told_as_it_was_read()
 def test_the_episode_is_the_same_until_the_delay_begins_and_what_it_costs_shows_afterwards():
     runner = ChangedEpisodes(MODEL, PANDA, 2)
     change = DynamicsChange.parse(TEXT, PANDA.tasks, 50)
-    without, changed = (runner.round((3, 6), change, item) for item in (Variant.UNCHANGED, Variant.LIVE))
+    without, live = (runner.round((3, 6), change, item) for item in (Variant.UNCHANGED, Variant.LIVE))
     along = runner.round((3, 6), change.along, Variant.LIVE)
     bare = runner.round((3, 6), DynamicsChange(change.before, change.after, 2), Variant.LIVE)
     runner.close()
     for row in range(2):
         for name in ("actions", "contexts"):
             np.testing.assert_array_equal(getattr(without[row], name), getattr(bare[row], name))
-            assert getattr(changed[row], name)[:3].tobytes() == getattr(bare[row], name)[:3].tobytes()
-        assert changed[row].actions[3].tobytes() != bare[row].actions[3].tobytes()
+            assert getattr(live[row], name)[:3].tobytes() == getattr(bare[row], name)[:3].tobytes()
+        assert live[row].actions[3].tobytes() != bare[row].actions[3].tobytes()
         assert along[row].actions[1].tobytes() != bare[row].actions[1].tobytes()

@@ -11,8 +11,8 @@ from sami_train.studies.contexts.recovery import Recoveries, certify, measure_re
 from tests.sami_train.studies.contexts.test_adaptation import HEAVY, LIGHT, MODEL, PANDA
 
 
-def recoveries(changed, unchanged=(None,) * 100):
-    return Recoveries(tuple(changed), 0, tuple(unchanged))
+def recoveries(steps, unchanged=(None,) * 100):
+    return Recoveries(tuple(steps), 0, tuple(unchanged))
 
 
 def test_nine_of_ten_bounds_hold_for_nine_of_ten_fresh_changes():

@@ -154,8 +154,8 @@ def test_golden_steps_cover_it(with_probe, tmp_path):
     (weight,) = [item for item in model.graph.initializer if item.name == "probe/bias_1"]
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + 0.05, weight.name))
     contract = read_artifact(with_probe).contract
-    changed = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})
-    onnx.helper.set_model_props(model, changed.metadata())
+    new_contract = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})
+    onnx.helper.set_model_props(model, new_contract.metadata())
     path = tmp_path / "changed.onnx"
     path.write_bytes(model.SerializeToString())
     assert [check.name for check in verify(path).checks if not check.passed] == ["golden replay", "closed loop"]

@@ -29,7 +29,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(spreading, "POLL", 0.05)
     for name in ("panda", "hopper"):
         short = dataclasses.replace(catalog.ENVIRONMENTS[name], episode_steps=8)
-        monkeypatch.setitem(catalog.added, name, short)
+        monkeypatch.setitem(catalog.of_commands, name, short)
 
 
 def plain(evaluations):

@@ -65,12 +65,12 @@ def test_an_action_of_a_teacher_is_a_share_of_the_environments():
 
 def test_easy_episodes_are_nominal():
     vector = vector_env(GO2, 4, seed=0)
-    for changed in (0.0, 1.0):
-        vector.changed = changed
+    for share in (0.0, 1.0):
+        vector.share = share
         for begin_episodes in (vector.reset, lambda: vector.step(np.zeros((4, 12), np.float32))):
             begin_episodes()
             changes = [GO2.tasks.changes(task) for task in vector.batch.current_tasks]
-            assert any(changes) == bool(changed)
+            assert any(changes) == bool(share)
             vector.batch.steps[:] = GO2.episode_steps - 1
 
 
@@ -120,8 +120,8 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
     assert before.steps == 2 * ROUND
     after = train_teacher(folder, CONFIG, 3 * ROUND, every=10**9, on_measured=silent)
     assert after.steps == load_teacher(folder).steps == 3 * ROUND
-    changed = [not a.equal(b) for a, b in zip(before.policy.parameters(), after.policy.parameters(), strict=True)]
-    assert any(changed)
+    flags = [not a.equal(b) for a, b in zip(before.policy.parameters(), after.policy.parameters(), strict=True)]
+    assert any(flags)
     with pytest.raises(SamiError, match="was trained with seed=0; give the same option"):
         train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
     with pytest.raises(SamiError, match=r"no teacher\.json"):
