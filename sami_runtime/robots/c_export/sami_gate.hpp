@@ -154,6 +154,7 @@ struct Ruling {
   Reason held;          // why there was no new action
   bool fallback = false;
   double time = 0.0;
+  unsigned long long number = 0;  // counts the gate's rulings of all episodes: a clock may begin at 0 in each
 };
 
 template <class M>
@@ -290,7 +291,7 @@ class Gate {
   // rulings, only the latest one of this episode is written.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
-    if (!ruling.writes || !armed_ || unequal(ruling.time, ruled_at_)) return nullptr;
+    if (!ruling.writes || !armed_ || ruling.number != rulings_) return nullptr;
     if (not_finite(ruling.action)) {  // never write NaN or infinity to a robot, whatever the cause
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
@@ -329,6 +330,7 @@ class Gate {
 
   void fresh(double period) {
     tick_period_ = period;
+    ++rulings_;
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
     hold_count_ = alarms_ = commands_ = 0;
@@ -514,6 +516,7 @@ class Gate {
     ruling_.limited_by.count = 0;
     ruling_.reason = ruling_.held = {};
     ruling_.time = now;
+    ruling_.number = ++rulings_;
     if (pause <= limits_.max_pause_s * (1 + kRounding)) return false;
     stop({Kind::pause, -1, pause, limits_.max_pause_s});
     return true;
@@ -743,6 +746,7 @@ class Gate {
   bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
   Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
   double written_at_ = 0.0, ruled_at_ = kInfinity;
+  unsigned long long rulings_ = 0;
   int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
