@@ -209,9 +209,7 @@ class SafetyGate:
             return objection.reason
         episode.then = "hold"
         episode.rest.learn(observation)
-        if episode.workspace:
-            episode.workspace.learn(observation, now)
-        return None
+        return episode.workspace.learn(observation, now) if episode.workspace else None
 
     def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""

@@ -204,12 +204,9 @@ class Gate {
     observation_ = observation;
     observed_ = true;
     then_ = Then::hold;
-    const Reason reason = judge(observation, now);
-    if (!reason) {
-      learn_rest();
-      if (workspace_) learn_places(now);
-    }
-    return reason;
+    if (const Reason reason = judge(observation, now)) return reason;
+    learn_rest();
+    return workspace_ ? learn_places(now) : Reason{};
   }
 
   // Stores the telemetry of a step of the policy: its out-of-distribution score, whether the context has settled, and
@@ -477,7 +474,9 @@ class Gate {
     measured_rest_ = true;
   }
 
-  void learn_places(double now) {
+  // Returns which position is older than the writes that are counted; the actions since the one before it count on.
+  Reason learn_places(double now) {
+    Reason late;
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const auto element = static_cast<size_t>(limits_.moves[i]);
@@ -488,11 +487,17 @@ class Gate {
       const double stamp = observation_.measured(signal);
       // The same measurement as before, as of a slow sensor: the actions since then count on.
       if (std::isfinite(place_[i]) && !unequal(position, place_[i]) && !unequal(stamp, place_stamps_[i])) continue;
+      const double oldest = command_at_[static_cast<size_t>(commands_ % kLateWrites)];
+      if (commands_ >= kLateWrites && stamp < oldest) {
+        if (!late) late = {Kind::age, static_cast<int>(signal), now - stamp, now - oldest};
+        continue;
+      }
       place_[i] = position;
       place_stamps_[i] = stamp;
       since_[i] = way(i, stamp, now);
       last_[i] = 0.0;
     }
+    return late;
   }
 
   // How far actions have led from a stamp until now [s], in units of the action times one period.
