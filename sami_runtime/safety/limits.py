@@ -316,8 +316,7 @@ class Limits(BaseModel):
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
         """Return `stop_on_alarm`, or the default of the guard `ood` if it is active; None for no limit."""
-        default = DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None
-        return self.stop_on_alarm or default
+        return self.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None)
 
     def in_simulator(self, gapped: bool) -> Limits:
         """Return these limits with defaults that suit a simulator.
