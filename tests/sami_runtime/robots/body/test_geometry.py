@@ -81,8 +81,8 @@ def test_late_joints_do_not_lead_a_hand_beyond_a_joint_s_end(make, table, late):
         measured = max(0, tick - late)
         values = {name: np.float32(number) for name, number in zip("qv", way[measured], strict=True)}
         assert gate.fault(Observation(values, measured * period), tick * period) is None
-        wish = [2.0, 0.0, -1.0] if tick < 20 else [-2.0, 0.0, 1.0]
-        command = gate.write(gate.propose(np.float32(wish), tick * period)).action.astype(float)
+        target = [2.0, 0.0, -1.0] if tick < 20 else [-2.0, 0.0, 1.0]
+        command = gate.write(gate.propose(np.float32(target), tick * period)).action.astype(float)
         places = way[-1][0]
         for _ in range(10):
             moving = by_hand(body.jacobian(places, tip)) @ command
