@@ -218,7 +218,7 @@ class Run:
         """Readings of the contexts in the running episode, or in the last one."""
         self.total = LoopReport()
         """Counts and times of every tick so far, including episodes that ended in an error."""
-        self._handover, self._swapping = Handover(session), threading.Lock()
+        self._handover, self._swapping = Handover(session, adapter), threading.Lock()
         self._judged_by = session  # the gate uses this session's contract
         self._settings = settings
         self._timed = clock is not None and not isinstance(clock, ManualClock)
@@ -227,7 +227,6 @@ class Run:
         self._resting = threading.Event()
         self._resting.set()
         self._repeated: threading.Event | None = None
-        self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
         delay = Lateness(self.adapter, contract.rate_hz, settings.enforced, settings.command_delay_s).command_delay_s
@@ -267,7 +266,6 @@ class Run:
                 watcher(record)
 
         self._handover.begin()
-        self._thread = threading.get_ident()
         self._resting = resting = threading.Event()  # one event per episode: a waiter never waits for the next one
         try:
             if self.session is not self._judged_by:  # a swap may have changed the session since
@@ -278,7 +276,6 @@ class Run:
             report = run_episode(self.session, self.adapter, seed, max_steps, self._settings, on_step=watch, **judging)
         finally:
             self._handover.end()
-            self._thread = None
             resting.set()
             self._ticked = False
         self._ticked = report.loop.ticks > 0
@@ -302,7 +299,7 @@ class Run:
         """
         self.gate.trip(reason)
         resting = self._resting
-        if self._thread == threading.get_ident() or resting.wait(within_s):
+        if self._handover.thread == threading.get_ident() or resting.wait(within_s):
             return
         if self._watchdog is not None:
             self._watchdog.fire()

@@ -160,8 +160,13 @@ int compare(const char* table) {
     } else if (row[0] == "begin") {
       if (gate.empty()) gate.emplace_back(limits);
       same = gate[0].begin() == (row.at(1) == "1");
-      // A ruling of an earlier episode is not written.
-      same = same && gate[0].write(earlier, [](const Action& action) { return action; }) == nullptr;
+      // A ruling of an earlier episode is not written, even if this one has ruled at the same time.
+      const auto is_refused = [&] {
+        return gate[0].write(earlier, [](const Action& action) { return action; }) == nullptr;
+      };
+      Gate copy = gate[0];
+      same = same && is_refused() && (gate[0].stand(earlier.time), is_refused());
+      gate[0] = copy;
     } else if (gate.empty()) {
       throw std::runtime_error("line " + std::to_string(line_number) + " belongs to no case");
     } else if (row[0] == "rearm") {

@@ -56,10 +56,10 @@ def ranges_in(contract: Contract, paths: Sequence[Path]) -> TrainingRanges:
 
 def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     recording, names = read_recording(path), [signal.name for signal in contract.observation]
-    stored = {signal.name: signal.size for signal in (*recording.contract.observation, recording.contract.action)}
-    sizes = {signal.name: signal.size for signal in (*contract.observation, contract.action)}
-    if stored != sizes:
-        raise SamiError(f"{path} records the signals {stored}; {contract.name!r} has {sizes}. Give one of this policy.")
+    both = (recording.contract, contract)
+    stored, expected = ({s.name: (s.unit, *s.elements) for s in (*c.observation, c.action)} for c in both)
+    if stored != expected:
+        raise SamiError(f"{path} records {stored}; {contract.name!r} has {expected}. Give one of this policy.")
     episodes: dict[int, list[tuple[Observation, Array]]] = {}
     for number, stretch, _ in recording.stretches(are_finite):
         steps = episodes.setdefault(number, [])

@@ -407,8 +407,7 @@ def run_episode(
         require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        limits = guard.limits
-        needs_telemetry = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
+        needs_telemetry = guard.limits.longest_alarm(guard.guards) is not None or guard.limits.time_to_adapt is not None
         reader = telemetry or (Telemetry(session.contract) if on_step is not None or needs_telemetry else None)
         episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
         with ExitStack() as closing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, wait
+from typing import ClassVar
 
 from sami_runtime.adapters.base import Adapter, differences, require_compatible
 from sami_runtime.errors import SamiError
@@ -24,35 +25,40 @@ class Handover:
 
     Args:
         session: The first session to drive.
+        robot: The adapter that it drives.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    _lock = threading.Lock()  # of all runs; never waited for within an episode
+    _running: ClassVar[list[Handover]] = []  # of all running episodes
+
+    def __init__(self, session: Session, robot: Adapter) -> None:
+        self.session, self._robot = session, robot
         """The session that drives."""
         self._next_session: Session | None = None
         self._successor: tuple[Session, Future[Swapped]] | None = None  # waits until the loop takes it
         self._swapped: Swapped | None = None
-        self._loop: int | None = None  # the thread of the running episode
-        self._lock = threading.Lock()  # never waited for within an episode
+        self.thread: int | None = None  # of the running episode
 
     def begin(self) -> None:
         """Begin an episode; the session that waits for it, if there is one, takes over.
 
         Raises:
-            SamiError: Another episode has begun and not ended.
+            SamiError: Another episode of the run, or one with its session or robot, has begun and not ended.
         """
         with self._lock:
-            if self._loop is not None:
-                raise SamiError("an episode of this run is running, so no other one was begun. Wait for its end.")
-            session, self._next_session = self._next_session or self.session, None
+            session = self._next_session or self.session
+            if any(other._robot is self._robot or other.session is session for other in self._running):
+                raise SamiError("an episode of this run, session or robot is running. Wait for its end, or end it.")
+            self._running.append(self)
             if self._swapped or session is not self.session:  # `_swapped`: after the last tick of the last episode
                 self._swapped = swapped_to(session)
-            self.session, self._loop = session, threading.get_ident()
+            self.session, self._next_session, self.thread = session, None, threading.get_ident()
 
     def end(self) -> None:
         """End the episode, for whatever reason; a session that did not take over in it waits for the next episode."""
         with self._lock:
-            self._loop = None
+            self._running.remove(self)
+            self.thread = None
             if self._successor is not None:
                 self._next_session, future = self._successor
                 future.set_result(swapped_to(self._next_session))
@@ -71,16 +77,15 @@ class Handover:
                 return None
             session, future = self._successor
             self._successor = self._next_session = None
-            steps = self.session.tick
             try:
                 session.restore(self.session.state)
             except SamiError as error:  # the caller may have changed the new session meanwhile
                 future.set_exception(error)
                 return None
-            self.session = session
             if telemetry:
-                telemetry.change_contract(self.session.contract)
-            self._swapped = swapped_to(self.session, steps)
+                telemetry.change_contract(session.contract)
+            self._swapped = swapped_to(session, self.session.tick)
+            self.session = session
             future.set_result(self._swapped)
             return session
         finally:
@@ -106,10 +111,10 @@ class Handover:
                 loop's own thread called this, or `driving` no longer drives.
         """
         with self._lock:
-            if not middle or self._loop is None:
+            if not middle or self.thread is None:
                 self._next_session = session
                 return swapped_to(session)
-            if self._loop == threading.get_ident():
+            if self.thread == threading.get_ident():
                 raise SamiError(
                     "the loop's own thread called swap() with when='now', and would wait for itself. Call swap() from "
                     'another thread, or with when="episode".'

@@ -70,6 +70,8 @@ class Ruling(NamedTuple):
     """Why this ruling tripped the gate, as `"pause: ..."`; empty if it did not."""
     fallback: bool = False
     """Whether the fallback chose the action."""
+    number: int = 0
+    """Counts the gate's rulings of all episodes, because a clock may begin at 0 in each."""
 
 
 @dataclass
@@ -142,7 +144,7 @@ class SafetyGate:
             )
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
-        self._trips, self._reason = 0, ""
+        self._trips, self._rulings, self._reason = 0, 0, ""
         self._max_pause = self.limits.max_pause(contract)
         self._contract, self._action = contract, contract.action
         self._episode = self._fresh(1.0 / contract.rate_hz)
@@ -159,7 +161,7 @@ class SafetyGate:
         episode = self._fresh(period)  # before the check, so that none begins in which another thread tripped the gate
         if self.tripped is not None:  # the episode of the trip stays over, whatever is re-armed later
             self.require_armed()
-        self._episode = episode
+        self._episode, self._rulings = episode, self._rulings + 1
         if self.fallback is not None:
             self.fallback.reset()
 
@@ -207,9 +209,7 @@ class SafetyGate:
             return objection.reason
         episode.then = "hold"
         episode.rest.learn(observation)
-        if episode.workspace:
-            episode.workspace.learn(observation, now)
-        return None
+        return episode.workspace.learn(observation, now) if episode.workspace else None
 
     def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
@@ -244,7 +244,7 @@ class SafetyGate:
         episode.limiter.blend_in.begin(episode.last_write if episode.overridden else None)
         episode.overridden = False
         episode.target = np.array(action, np.float32)
-        return Ruling(*episode.limiter.shape(episode.target, now), now)
+        return Ruling(*episode.limiter.shape(episode.target, now), now, number=self._rulings)
 
     def command(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) of a person who drives in place of the policy; all limits but the blend-in apply.
@@ -280,7 +280,7 @@ class SafetyGate:
             return stop
         if self._episode.target is None:
             return self._standing(now)
-        return Ruling(*self._episode.limiter.shape(self._episode.target, now), now)
+        return Ruling(*self._episode.limiter.shape(self._episode.target, now), now, number=self._rulings)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
         """Rule on a tick without a new action: repeat the last one; after `hold_ticks` use the fallback, or rest.
@@ -309,7 +309,7 @@ class SafetyGate:
         episode.target = rest
         episode.limiter.blend_in.reset()  # the policy's next action blends in from the neutral action
         action, limited_by = episode.limiter.shape(rest, now)
-        return Ruling(action, ("rest", *limited_by), now)
+        return Ruling(action, ("rest", *limited_by), now, number=self._rulings)
 
     def write(self, ruling: Ruling) -> Executed | None:
         """Write a ruling's action, from which the next step is limited. None if the ruling has no action.
@@ -322,7 +322,7 @@ class SafetyGate:
         if ruling.action is None:
             return None
         self.require_armed()
-        if ruling.time != self._episode.ruled_at:
+        if ruling.number != self._rulings:
             raise SamiError(f"the ruling of {ruling.time:g} s is not the latest of this episode. Do not write it.")
         if not all_finite(ruling.action):  # never write NaN or infinity to a robot, whatever the cause
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
@@ -355,7 +355,7 @@ class SafetyGate:
 
     def _pause(self, now: float) -> Ruling | None:
         """Trip and return that ruling if the last ruling was too long ago; else return None."""
-        episode = self._episode
+        episode, self._rulings = self._episode, self._rulings + 1
         pause, episode.ruled_at = now - episode.ruled_at, now
         if pause <= self._max_pause * (1 + ROUNDING):
             return None
@@ -388,7 +388,7 @@ class SafetyGate:
         episode = self._episode
         episode.target, episode.overridden = action, True
         episode.limiter.blend_in.reset()
-        return Ruling(*episode.limiter.shape(action, now), now)
+        return Ruling(*episode.limiter.shape(action, now), now, number=self._rulings)
 
     def _fresh(self, period: float) -> GateEpisode:
         rest = Neutral(self.limits, self._action)
@@ -401,4 +401,4 @@ class SafetyGate:
         action = self._episode.last_write
         if action is None:
             return Ruling(None, (), now)
-        return Ruling(*self._episode.limiter.brake(action, now), now)
+        return Ruling(*self._episode.limiter.brake(action, now), now, number=self._rulings)

@@ -71,14 +71,19 @@ class Workspace:
         """Whether any element is limited."""
         return len(self._movers) > 0
 
-    def learn(self, observation: Observation, now: float | None) -> None:
-        """Store finite, new positions; without the time `now` [s] on the stamps' clock, each is new and of now."""
+    def learn(self, observation: Observation, now: float | None) -> str | None:
+        """Store finite, new positions; return why one is not used. Without `now` [s], each is new and of now."""
         places = [(number_at(observation.values, *place), observation.measured(place[0])) for place in self._places]
         positions, stamps = np.array(places).T
         new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
+        full = now is not None and len(self._commands) == LATE_WRITES
+        late = new & (stamps < (self._commands[0][0] if full else -math.inf))
+        new ^= late  # the actions since the position before count on
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
         way = 0.0 if now is None else way_since(self._commands, stamps, now, self._period)
         self._since, self._last = np.where(new, way, self._since), np.where(new, 0.0, self._last)
+        element = self._elements[int(late.argmax())]
+        return f"age: {element} is older than the last {LATE_WRITES} writes; use a slower loop" if late.any() else None
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.

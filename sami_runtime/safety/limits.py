@@ -316,8 +316,7 @@ class Limits(BaseModel):
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
         """Return `stop_on_alarm`, or the default of the guard `ood` if it is active; None for no limit."""
-        default = DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None
-        return self.stop_on_alarm or default
+        return self.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None)
 
     def in_simulator(self, gapped: bool) -> Limits:
         """Return these limits with defaults that suit a simulator.
@@ -391,8 +390,7 @@ class Limits(BaseModel):
                     f"the limits set {name}, but {contract.name!r} has no atlas to detect changes by. {make}, or leave "
                     f"{name} out."
                 )
-        limit = self.time_to_adapt
-        if limit is None:
+        if (limit := self.time_to_adapt) is None:
             return
         if limit.steps is None and contract.recovery is None:
             raise SamiError(
@@ -456,8 +454,7 @@ def _require_times(limits: Limits, period: float) -> None:
 def _require_actions(limits: Limits, contract: Contract) -> None:
     action, period = contract.action, 1.0 / contract.rate_hz
     for name in ("low", "high", "rate", "acceleration"):
-        value = getattr(limits, name)
-        if value is None:
+        if (value := getattr(limits, name)) is None:
             continue
         beyond = {}
         for element, low, high in zip(action.elements, action.low, action.high, strict=True):

@@ -19,7 +19,6 @@ from sami_runtime.errors import SamiError
 from sami_runtime.recording.reader import Recording, are_finite, read_recordings
 from sami_runtime.signals import Signal
 from sami_train.config.schema import ConfigError, TrainConfig
-from sami_train.config.weights import unlike
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -93,8 +92,10 @@ def recorded_episodes(
 
 def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
     contract = recording.contract
-    observation = {signal.name: signal.size for signal in contract.observation}
-    if difference := unlike(observation, contract.action.size, spec):
+    both = ((*contract.observation, contract.action), (*spec.signals, spec.action))
+    stored, expected = ({(s.name, s.unit, *s.elements) for s in signals} for signals in both)
+    if stored != expected:
+        difference = f"{sorted(stored - expected)} instead of {sorted(expected - stored)}"
         raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")
     if abs(contract.rate_hz - spec.rate_hz) > 1e-6 * spec.rate_hz:
         raise SamiError(

@@ -234,20 +234,26 @@ def test_only_an_open_run_drives(session, arm):
     assert robot.resets == 1
 
 
-def test_no_second_episode_drives_beside_one_that_is_under_way(session, arm):
+@pytest.mark.parametrize("shared", ["run", "robot", "session"])
+def test_no_second_episode_drives_beside_one_that_is_under_way(session, path, arm, shared):
+    """Two runs of one robot wrote steps of 0.8 where 0.04 were allowed; of one session, each read the other's state."""
+
     def drive_another(record=None):
-        with pytest.raises(SamiError, match="an episode of this run is running, so no other one was begun"):
-            run.episode()
+        with pytest.raises(SamiError, match="an episode of this run, session or robot is running"):
+            other.episode()
         if record is not None:
             thread = threading.Thread(target=drive_another)
             thread.start()
             thread.join()
 
     robot = arm()
-    with Run(session, robot, simulator=True) as run:
+    other_session = session if shared == "session" else Session.load(path)
+    second_run = Run(other_session, robot if shared == "robot" else arm(), simulator=True)
+    with Run(session, robot, simulator=True) as run, run if shared == "run" else second_run as other:
         assert run.episode(on_step=drive_another).steps == 10
         assert (robot.resets, robot.stops) == (1, 1)
         assert run.episode().steps == 10
+        assert other.episode().steps == 10
 
 
 # --- ways out

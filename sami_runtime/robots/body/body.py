@@ -251,16 +251,16 @@ class BodyLimits:
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
             )
-        jacobian = self.geometry.jacobian(at, self._hand) if self._hand and self.geometry else None
+        hand = by_hand(self.geometry.jacobian(at, self._hand)) if self._hand and self.geometry else None
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
-        ruling = self._ruled(target, BodyState(at, speeds, reference, period), jacobian)
+        ruling = self._ruled(target, BodyState(at, speeds, reference, period), hand)
+        self.joint_speeds = ruling.command if hand is None else hand @ ruling.command  # of commands of velocities
         self._reference, self._is_first = ruling.command.copy(), False  # a copy, since the caller may modify the result
         return ruling
 
-    def _ruled(self, target: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
-        hand = None if jacobian is None else by_hand(jacobian)
+    def _ruled(self, target: Array, state: BodyState, hand: Array | None) -> BodyRuling:
         names, reasons, thens = list[str](), list[Reason](), list[Then]()
         intervals = []
         allowed = target

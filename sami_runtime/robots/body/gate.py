@@ -138,7 +138,7 @@ class BodyGate(SafetyGate):
                 elapsed = min(max(now - self._ruled_at, 1e-9), PERIODS * self._period)
         else:
             elapsed += self._age + max(0.0, now - self._learned_at)
-            if self.body.settings.command == "joint_velocities":
+            if self.body.settings.command != "joint_positions":
                 positions = positions + way_since(self._commands, self._learned_at - self._age, now)
         self._ruled_at = now
         target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
@@ -147,7 +147,7 @@ class BodyGate(SafetyGate):
             if name not in self._limiting:
                 self.explanations[name] = str(reason)
         self._limiting = verdict.limited_by
-        self._commands.append((now, verdict.command))
+        self._commands.append((now, self.body.joint_speeds))
         limited_by = (*ruling.limited_by, *verdict.limited_by)
         if verdict.stop:
             return self._stop(verdict.stop, now)._replace(limited_by=(*limited_by, "stop"))

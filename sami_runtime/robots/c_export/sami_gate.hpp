@@ -154,6 +154,7 @@ struct Ruling {
   Reason held;          // why there was no new action
   bool fallback = false;
   double time = 0.0;
+  unsigned long long number = 0;  // counts the gate's rulings of all episodes: a clock may begin at 0 in each
 };
 
 template <class M>
@@ -203,12 +204,9 @@ class Gate {
     observation_ = observation;
     observed_ = true;
     then_ = Then::hold;
-    const Reason reason = judge(observation, now);
-    if (!reason) {
-      learn_rest();
-      if (workspace_) learn_places(now);
-    }
-    return reason;
+    if (const Reason reason = judge(observation, now)) return reason;
+    learn_rest();
+    return workspace_ ? learn_places(now) : Reason{};
   }
 
   // Stores the telemetry of a step of the policy: its out-of-distribution score, whether the context has settled, and
@@ -290,7 +288,7 @@ class Gate {
   // rulings, only the latest one of this episode is written.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
-    if (!ruling.writes || !armed_ || unequal(ruling.time, ruled_at_)) return nullptr;
+    if (!ruling.writes || !armed_ || ruling.number != rulings_) return nullptr;
     if (not_finite(ruling.action)) {  // never write NaN or infinity to a robot, whatever the cause
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
@@ -329,6 +327,7 @@ class Gate {
 
   void fresh(double period) {
     tick_period_ = period;
+    ++rulings_;
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
     hold_count_ = alarms_ = commands_ = 0;
@@ -475,7 +474,9 @@ class Gate {
     measured_rest_ = true;
   }
 
-  void learn_places(double now) {
+  // Returns which position is older than the writes that are counted; the actions since the one before it count on.
+  Reason learn_places(double now) {
+    Reason late;
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const auto element = static_cast<size_t>(limits_.moves[i]);
@@ -486,11 +487,17 @@ class Gate {
       const double stamp = observation_.measured(signal);
       // The same measurement as before, as of a slow sensor: the actions since then count on.
       if (std::isfinite(place_[i]) && !unequal(position, place_[i]) && !unequal(stamp, place_stamps_[i])) continue;
+      const double oldest = command_at_[static_cast<size_t>(commands_ % kLateWrites)];
+      if (commands_ >= kLateWrites && stamp < oldest) {
+        if (!late) late = {Kind::age, static_cast<int>(signal), now - stamp, now - oldest};
+        continue;
+      }
       place_[i] = position;
       place_stamps_[i] = stamp;
       since_[i] = way(i, stamp, now);
       last_[i] = 0.0;
     }
+    return late;
   }
 
   // How far actions have led from a stamp until now [s], in units of the action times one period.
@@ -514,6 +521,7 @@ class Gate {
     ruling_.limited_by.count = 0;
     ruling_.reason = ruling_.held = {};
     ruling_.time = now;
+    ruling_.number = ++rulings_;
     if (pause <= limits_.max_pause_s * (1 + kRounding)) return false;
     stop({Kind::pause, -1, pause, limits_.max_pause_s});
     return true;
@@ -743,6 +751,7 @@ class Gate {
   bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
   Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
   double written_at_ = 0.0, ruled_at_ = kInfinity;
+  unsigned long long rulings_ = 0;
   int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;

@@ -13,7 +13,7 @@ from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.kit import Latest
+from sami_runtime.robots.kit import ClockSync, Latest
 from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
 from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.kit.motion import eased
@@ -72,7 +72,7 @@ class UnitreeAdapter:
         self.settings, self.clock = settings, clock
         self._mapping = Go2Mapping(settings, contract)
         self._command = self._source()
-        self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
+        self._latest, self._sync = Latest(self.observation, clock, note=lambda: self._link.fault), ClockSync()
         self._last_action, self._received_at = np.zeros(contract.action.size, np.float32), clock.now()
         self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
         self._is_halted = False  # set by `emergency_stop` until the next reset
@@ -222,7 +222,9 @@ class UnitreeAdapter:
 
     def _hear(self, reading: Go2Reading) -> None:
         self._received_at = self.clock.now()
-        self._latest.put(self._received_at, **self._mapping.observed(reading))
+        stamp = 1e-9 * reading.sample_info.source_timestamp  # 0 from a robot that sends none
+        sent_at = self._sync.local_time(stamp, self._received_at) if stamp > 0.0 else self._received_at
+        self._latest.put(sent_at, **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:
         """Return the source of the command; None for the remote control, or if the policy reads no command.

@@ -102,11 +102,12 @@ def recorded_stretches(
 
 
 def _require_fit(recording: Recording, contract: Contract) -> None:
-    stored, sizes = ([(s.name, s.size) for s in (*c.observation, c.action)] for c in (recording.contract, contract))
-    if sorted(stored) != sorted(sizes) or recording.contract.rate_hz != contract.rate_hz:
+    both = (recording.contract, contract)
+    stored, expected = ([(s.name, s.unit, *s.elements) for s in (*c.observation, c.action)] for c in both)
+    if sorted(stored) != sorted(expected) or recording.contract.rate_hz != contract.rate_hz:
         raise SamiError(
             f"{recording.path} was recorded with {stored} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
-            f"{sizes} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
+            f"{expected} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
         )
 
 

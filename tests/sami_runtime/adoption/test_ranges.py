@@ -1,8 +1,12 @@
 """Training ranges without the environment: arrays by signal, or what the network read, which the recipe converts."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from sami_runtime.adoption import ranges as ranges_module
 from sami_runtime.adoption.ranges import ranges_in
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
@@ -100,3 +104,12 @@ def test_a_file_that_is_no_rollout_is_refused(contract, tmp_path):
         (tmp_path / "bad.npz").write_bytes(text)
         with pytest.raises(SamiError, match="cannot be read"):
             ranges_in(contract, [tmp_path / "bad.npz"])
+
+
+def test_a_recording_with_joints_in_another_order_is_refused(contract, monkeypatch):
+    """Only names and sizes were compared, so that the joints' ranges were mixed up."""
+    turned = contract.action.model_copy(update={"elements": contract.action.elements[::-1]})
+    other = SimpleNamespace(contract=contract.model_copy(update={"action": turned}), stretches=lambda usable: iter(()))
+    monkeypatch.setattr(ranges_module, "read_recording", lambda path: other)
+    with pytest.raises(SamiError, match=r"run\.mcap records .*; .* has .*\. Give one of this policy"):
+        ranges_in(contract, [Path("run.mcap")])

@@ -276,14 +276,16 @@ def test_an_episode_in_whose_beginning_the_gate_tripped_stays_over_after_rearm(g
         armed.write(armed.propose(action(0, 0), 0.0))
 
 
-@pytest.mark.parametrize("episode", ["earlier", "same"])
+@pytest.mark.parametrize("episode", ["earlier", "earlier, by a clock that begins at 0 in each", "same"])
 def test_a_ruling_that_is_not_the_latest_of_this_episode_is_not_written(gate, episode):
     """A loop of one's own that held a ruling over `begin` drove the robot by limits of another start."""
     armed = gate()
     ruling = armed.propose(action(0.5, 0), 0.0)
-    if episode == "earlier":
+    if episode != "same":
         armed.begin(PERIOD)
-    else:
+    if episode.endswith("in each"):
+        armed.propose(action(0.1, 0), 0.0)
+    if episode == "same":
         armed.propose(action(0.1, 0), PERIOD)
     with pytest.raises(SamiError, match=r"the ruling of 0 s is not the latest of this episode"):
         armed.write(ruling)

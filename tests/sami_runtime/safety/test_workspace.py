@@ -95,6 +95,27 @@ def test_late_positions_do_not_lead_out(gate, late, rate, share):
     assert max(way) == pytest.approx(0.5, abs=1e-4)
 
 
+def test_a_position_older_than_the_writes_that_are_counted_is_not_acted_on(gate):
+    """At 1 kHz, 64 of 100 writes counted since a position 100 ms ago, and actions led 0.04 m out of their range."""
+    armed, period, reasons = gate(**LIMITS, max_age_s=0.12, period=0.001), 0.001, set()
+    way = [0.0]
+    for tick in range(1200):
+        now, measured = tick * period, max(0, tick - 100)
+        if tick % 40:
+            ruling = armed.stand(now)
+        elif reason := armed.fault(frame((way[measured], 0.0), measured * period), now):
+            ruling = armed.hold(reason, now)
+            reasons.add(reason)
+        else:
+            ruling = armed.propose(np.float32([1.0, 0.0]), now)
+        if ruling.action is None:
+            break
+        way.append(way[-1] + SCALE * float(armed.write(ruling).action[0]) * period / PERIOD)
+    assert reasons == {"age: position.x is older than the last 64 writes; use a slower loop"}
+    assert "stop_after" in armed.tripped
+    assert max(way) <= 0.5
+
+
 @pytest.mark.parametrize("acceleration", [None, 50.0])
 def test_a_gentle_rate_leaves_the_whole_rate_to_brake_at_the_border(make, acceleration):
     """At a tenth of the rate an action took ten times as long to end, and led 3 m out."""

@@ -1,5 +1,7 @@
 """Recordings as episodes: executed actions, rewards as training pays them, and nothing learned from held ticks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -151,5 +153,9 @@ def test_what_cannot_be_learned_from_is_refused(recorded):
     path = recorded([tick(step) for step in range(3)])
     with pytest.raises(SamiError, match=r"r\.mcap has other signals than environment 'hopper': .*cube_position"):
         recorded_episodes([path], environment("hopper"), TASKS, RULES)
+    x, y = SPEC.action.elements[:2]
+    turned = SPEC.action.model_copy(update={"elements": (y, x, *SPEC.action.elements[2:])})
+    with pytest.raises(SamiError, match=rf"other signals than .*'{x}', '{y}'.* instead of .*'{y}', '{x}'"):
+        recorded_episodes([path], replace(SPEC, action=turned), TASKS, RULES["episode_steps"])
     with pytest.raises(SamiError, match="has no 2 consecutive steps to learn from"):
         episodes(recorded([tick(0)], name="short.mcap"))

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from sami_runtime import FakeAdapter, Observation
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.robots.body import BodyLimits
+from sami_runtime.robots.body import BodyGate, BodyLimits, BodySettings
+from sami_runtime.robots.body.geometry import by_hand
+from sami_runtime.signals import Signal
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -54,6 +57,38 @@ def test_a_hand_that_asks_for_too_fast_joints_goes_the_same_way_slowly(table):
     assert {name.rpartition(" ")[0] for name in ruling.limited_by} == {"body velocity"}
     assert 0.0 < ruling.command[0] < 2.0
     assert ruling.command[1:].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_late_joints_do_not_lead_a_hand_beyond_a_joint_s_end(make, table, late):
+    """The hand's commands since the measurement count: three periods of latency led 0.19 rad beyond."""
+    joints, speeds = (
+        Signal(name=name, size=2, unit=unit, elements=("a", "b"), low=(None,) * 2, high=(None,) * 2)
+        for name, unit in (("q", "rad"), ("v", "rad/s"))
+    )
+    xyz, most = ("x", "y", "z"), (3.0,) * 3
+    action = Signal(name="hand", size=3, unit="m/s", elements=xyz, low=tuple(-m for m in most), high=most)
+    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
+    settings = BodySettings.of({**table, "command": "hand", "hand": "tip", "position": {"low": -1.0, "high": 1.0}})
+    adapter = FakeAdapter(axes=3, limit=100.0)
+    adapter.observation, period = contract.observation, 1.0 / contract.rate_hz
+    adapter.reset()
+    gate = BodyGate(adapter, contract, settings=settings)
+    gate.begin(period)
+    body, tip = gate.body.geometry, gate.body.geometry.require_place("tip")
+    way = [(np.array([0.3, 0.4]), np.zeros(2))]
+    for tick in range(40):
+        measured = max(0, tick - late)
+        values = {name: np.float32(number) for name, number in zip("qv", way[measured], strict=True)}
+        assert gate.fault(Observation(values, measured * period), tick * period) is None
+        target = [2.0, 0.0, -1.0] if tick < 20 else [-2.0, 0.0, 1.0]
+        command = gate.write(gate.propose(np.float32(target), tick * period)).action.astype(float)
+        places = way[-1][0]
+        for _ in range(10):
+            moving = by_hand(body.jacobian(places, tip)) @ command
+            places = places + period / 10 * moving
+        way.append((places, moving))
+    assert max(abs(places).max() for places, _ in way) <= 1.0 + 1e-3
 
 
 def test_it_stands_before_a_box_and_before_itself_and_may_part(table):

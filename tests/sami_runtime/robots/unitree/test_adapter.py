@@ -138,6 +138,23 @@ def test_it_stands_is_driven_and_is_damped_and_nothing_is_sent_before(robot):
         adapter.read()
 
 
+def test_a_reading_that_waited_counts_as_old(robot, monkeypatch):
+    """It was stamped on receipt, so that after half a second in a queue the policy acted on it as fresh."""
+    ages = []
+    with closing(connect()) as adapter:
+        hear = adapter._link._hear
+        robot.until(lambda: adapter._sync._count > 20)
+
+        def hear_late(reading):
+            time.sleep(0.5)
+            hear(reading)
+            ages.append(adapter.clock.now() - adapter.read().time)
+
+        monkeypatch.setattr(adapter._link, "_hear", hear_late)
+        robot.until(lambda: len(ages) > 1)
+    assert min(ages) > 0.45
+
+
 def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refused(robot):
     with closing(connect()) as adapter:
         adapter.reset()
