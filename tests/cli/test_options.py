@@ -81,4 +81,4 @@ def test_a_stopped_measurement_says_that_the_same_command_continues(tmp_path, ca
     assert f"stopped; {tmp_path} has the finished tasks, and the same command continues" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt), task_progress("evaluating", 2):
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == ""  # nothing is stored
+    assert "stopped; nothing is stored. --out FOLDER stores each finished task" in capsys.readouterr().err
