@@ -70,8 +70,8 @@ def task_progress(title: str, total: int, keep: Path | None = None) -> Iterator[
         with keeping(keep), progress(title, total) as advance:
             yield lambda _: advance(1)
     except KeyboardInterrupt:
-        if keep is not None:
-            print_text(f"stopped; {keep.parent} has the finished tasks, and the same command continues", error=True)
+        stored = keep and f"{keep.parent} has the finished tasks, and the same command continues"
+        print_text(f"stopped; {stored or 'nothing is stored. --out FOLDER stores each finished task'}", error=True)
         raise
 
 

@@ -68,10 +68,9 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
         elif key.kind is float and type(value) is int:
             value = float(value)
         # Compare types exactly: in Python a bool is an int.
-        right_kind = type(value) is key.kind
-        if not right_kind or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
-            expected = "true or false" if key.kind is bool else f"{key.kind.__name__} of at least {key.low:g}"
-            raise SamiError(f"--set {text}: {name} must be {expected}; it is {key.help}.")
+        if type(value) is not key.kind or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
+            number = f"{'an integer' if key.kind is int else 'a number'} of at least {key.low:g}"
+            raise SamiError(f"--set {text} must be {'true or false' if key.kind is bool else number}: {key.help}.")
         values[name] = value
     return values
 

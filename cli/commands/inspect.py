@@ -215,7 +215,7 @@ def lookahead_lines(contract: Contract) -> list[str]:
     ahead = contract.lookahead
     if ahead is None:
         return []
-    lines = [ahead.summary(), "off on what was held out, and if taken for the present, by period:"]
+    lines = [ahead.summary(), "held-out error by period, and in brackets that of treating the observation as current:"]
     rows = ahead.rows(contract.observation)
     width = max(len(name) for name, *_ in rows)
     return lines + [f"  {name:<{width}}  {', '.join(cells)} {unit}" for name, unit, cells in rows]

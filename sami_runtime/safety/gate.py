@@ -108,8 +108,8 @@ class SafetyGate:
     """The only writer to an adapter: judges observations (`Watch`), shapes actions (`Limiter`), holds, and stops.
 
     At each tick the loop asks for one ruling (`propose`, `stand` or `hold`; `command` or `rest` if a person asks for
-    that) and passes it to `write`. A gate that tripped stays latched: it begins no further episode until somebody calls
-    `rearm`.
+    that), passes it to `write`, and calls `require_armed`: a ruling that trips writes nothing, and the loop must stop
+    the robot. A gate that tripped stays latched: it begins no further episode until somebody calls `rearm`.
 
     Args:
         adapter: Simulator or robot. Nothing else may write to it while the gate is in use.
@@ -312,10 +312,10 @@ class SafetyGate:
         return Ruling(action, ("rest", *limited_by), now, number=self._rulings)
 
     def write(self, ruling: Ruling) -> Executed | None:
-        """Write a ruling's action, from which the next step is limited. None if the ruling has no action.
+        """Write a ruling's action, from which the next step is limited. None if the ruling has none, as one that trips.
 
         Raises:
-            SafetyStop: The gate is latched, or its limits computed an action that is not finite.
+            SafetyStop: The gate is latched and the ruling has an action, or its limits computed one that is not finite.
             AdapterError, SamiError: The ruling is not the latest, or the adapter's `write` returned no `Executed` (A,).
             NonFiniteError: The adapter reports an executed action that is not finite.
         """

@@ -153,10 +153,10 @@ class TaskSpace:
             # An empty `crippled` is valid for every robot.
             if name not in names and not (name == Crippled.name and len(task[name]) == 0):
                 raise UnknownName("environmental feature", name, names, self.hint if name == Crippled.name else "")
-        needed = [feature.name for feature in self.features if feature.default is None]
-        missing = [name for name in needed if name not in task]
+        missing = [feature.name for feature in self.features if feature.default is None and feature.name not in task]
         if missing:
-            raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(needed)}.")
+            values = ", ".join(f"{name}={value}" for name, value in task.items()) or "without values"
+            raise TaskError(f"task {values} lacks {', '.join(missing)}; a task needs a value of each.")
         return {feature.name: feature.of(task) for feature in self.features}
 
     def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:

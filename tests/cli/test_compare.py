@@ -98,6 +98,15 @@ def test_a_single_run_is_shown_without_an_interval(sami, sweep, monkeypatch):
     assert sami("compare", "sweep").code == 0, "its tables fit 80 columns"
 
 
+def test_a_narrow_terminal_breaks_no_number(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert call(monkeypatch, "compare", "sweep") == 0
+    table = capsys.readouterr().out.split("moderate: ")[0]
+    assert " 0.800 " in table
+    assert " 0.783 " in table
+
+
 def test_a_report_holds_tables_raw_results_and_plots(reported):
     output, out = reported
     assert too_wide(output) == []

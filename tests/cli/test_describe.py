@@ -69,6 +69,8 @@ def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
     document = json.loads(sami("inspect", SHIPPED, "--json").out)
     assert document["seen"]["signals"]["desired_goal"]["mean"][2] == 0.02
     assert document["sheet"]["numbers"]["arm_base"] == {"unit": "m", "values": [-0.6, 0.0, 0.0]}
+    ahead = sami("inspect", SHIPPED.with_name("panda-satesac-ahead.onnx")).prose
+    assert "held-out error by period, and in brackets that of treating the observation as current:" in ahead
 
 
 def test_a_robot_whose_frame_nobody_wrote_down_says_so(sami):

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,12 +99,34 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
     assert states[0] == states[1]
 
 
-def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):
+def examples_of_the_page():
+    """The blocks of Python on the page `run-in-python`: an adapter, a program with a `Run`, and a loop with a gate."""
     page = Path(__file__).parents[2] / "docs" / "how-to" / "run-in-python.md"
     if not page.is_file():
         pytest.skip("the documentation lies in a checkout, not beside the wheel")
-    blocks = [block.split("```")[0] for block in page.read_text(encoding="utf-8").split("```python\n")[1:]]
-    example = next(block for block in blocks if "Run(" in block)
+    return [block.split("```")[0] for block in page.read_text(encoding="utf-8").split("```python\n")[1:]]
+
+
+def test_the_loop_with_a_gate_of_the_documentation_stops_a_robot_that_stops_answering(path, tmp_path, monkeypatch):
+    adapter, _, loop = examples_of_the_page()
+    (tmp_path / "model.onnx").write_bytes(path.read_bytes())
+    (tmp_path / "limits.toml").write_text("rest = 0.0\nstop_after = 3\nmax_age_s = 0.05\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "my_arm", my_arm := ModuleType("my_arm"))
+    exec(compile(adapter, "my_arm.py", "exec"), my_arm.__dict__)
+    reads, stops, read = [], [], my_arm.MyArm.read
+    monkeypatch.setattr(my_arm.MyArm, "stop", lambda robot: stops.append(len(reads)))
+    monkeypatch.setattr(my_arm.MyArm, "read", lambda robot: reads.append(read(robot)) or reads[min(4, len(reads) - 1)])
+    dog = nullcontext(SimpleNamespace(beat=lambda: None, end=lambda: None))
+    monkeypatch.setattr("sami_runtime.Watchdog", lambda emergency_stop, within_s: dog)
+    with pytest.raises(SafetyStop, match="age: "):
+        exec(compile(loop, "docs/how-to/run-in-python.md", "exec"), {})
+    assert len(stops) == 1
+    assert 8 <= stops[0] <= 12
+
+
+def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):
+    example = examples_of_the_page()[1]
     (tmp_path / "model.onnx").write_bytes(path.read_bytes())
     (tmp_path / "limits.toml").write_text("rest = 0.0\nrate = 5.0\n")
     robots = []

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON, OwnEnvironment
-from ...output import print_text, text_console
+from ...output import print_table, print_text, text_console
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.table import Table as RichTable
 
     from sami_train.studies.compare.tables import Table
 
@@ -47,7 +47,7 @@ def compare(
     for caution in comparison.cautions():
         console.print(f"[bold]![/bold] {caution}", style="yellow", highlight=False)
     for table in listing:
-        console.print(_rich(table))
+        print_table(_rich(table))
         for note in table.notes:
             console.print(note, style="dim", highlight=False, markup=False)
     for path in paths:
@@ -71,7 +71,7 @@ def gather(
     print_text(f"wrote {out}: {count}" + (f", {missing} without an evaluation" if missing else ""))
 
 
-def _rich(table: Table) -> RenderableType:
+def _rich(table: Table) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 

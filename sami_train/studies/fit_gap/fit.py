@@ -31,7 +31,6 @@ from sami_train.studies.fit_gap.sensing import (
     fit_noise,
     fit_step,
     spacing,
-    without,
 )
 from sami_train.studies.fit_gap.trace import Log, Trace
 
@@ -46,6 +45,8 @@ HELD_OUT = 3
 """Every HELD_OUT-th episode is held out."""
 NOISIER = 1.2
 """A signal has noise of its own if its deviation is more than this many times that of the reference."""
+MOVED = 0.01
+"""Largest motion before the first command that counts as rest, as a fraction of the deviation over an episode."""
 BIAS_ERROR = 1e-4
 """Largest error that does not count as a bias, in the signal's unit."""
 FEW_LOST = 0.005
@@ -178,24 +179,27 @@ def _arrived(log: Log) -> list[_Arrived]:
 def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     """Fit noise, rounding and bias of a signal."""
     signal = next(declared for declared in log.contract.observation if declared.name == name)
-    numbers = []
-    steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
-    detected = [step for step in steps if step is not None]
-    step = max(detected, default=0.0)
+    numbers, step = list[FittedNumber](), 0.0
+    detected = [size for column in range(signal.size) if (size := fit_step(log.traces, name, column)) is not None]
     if detected and not any(fit_step(reference, name, column) for column in range(signal.size)):
-        rounding = Estimate(min(detected), step, step)
-        numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all readings"))
-    else:
-        step = 0.0
+        step = max(detected)
+        numbers.append(
+            FittedNumber("quantisation", name, Estimate(min(detected), step, step), signal.unit, "all readings")
+        )
     noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
     deviation, reference_noise = 0.0, calm.deviation.value if calm else 0.0
     if noise is not None:
         deviation = noise.deviation.value
         hidden = bool(step) and deviation**2 < step**2 / 6.0
-        if not hidden and noise.deviation.low > NOISIER * reference_noise and deviation > _negligible(log.traces, name):
-            noise = without(noise, float(np.hypot(reference_noise, step / np.sqrt(12.0))))
+        noisy = noise.deviation.low > NOISIER * reference_noise and deviation > _negligible(log.traces, name)
+        spread = max(trace.values[name].std(axis=0).max() for trace in log.traces)
+        if noise.in_motion and (noisy or deviation > MOVED * spread):
+            noise = None
+        elif noisy and not hidden:
+            other = reference_noise**2 + step**2 / 12.0
+            ends = (float(np.sqrt(max(0.0, end**2 - other))) for end in noise.deviation)
             by = f"{noise.differences} differences at rest"
-            numbers.append(FittedNumber("noise", name, noise.deviation, signal.unit, by))
+            numbers.append(FittedNumber("noise", name, Estimate(*ends), signal.unit, by))
     biases = fit_bias(log.traces, signal, log.known_values, log.rest, deviation)
     if len(biases) < signal.size:
         parts = [f"{element} has {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in biases.items()]
@@ -219,7 +223,7 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
         if item.spacing != 1.0:
             yield f"the arrival of {_listed(item.names)}: one every {item.spacing:g} periods, or without a stamp"
     if restless := [name for name, sense in senses.items() if not sense.noise_identified]:
-        yield f"noise of {_listed(restless)}: nothing rested for a few readings"
+        yield f"noise of {_listed(restless)}: nothing rested for a few readings before the first command"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
         yield f"the bias of single elements: {'; '.join(half)}; the others' true values at rest are unknown"
     if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_identified)]:
@@ -304,10 +308,9 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
 
 
 def _advice(log: Log) -> str:
-    action = log.contract.action
     return (
-        f"Record one in which {_listed(action.elements)} step to both sides of the neutral action by a good share of "
-        "their range, each for 1 to 4 periods, after half a second without motion, for some 10 episodes: "
+        f"Record one in which {_listed(log.contract.action.elements)} step to both sides of the neutral action by a "
+        "good share of their range, each for 1 to 4 periods, after half a second without motion, for some 10 episodes: "
         "sami run --set excite=true --record NAME.mcap does."
     )
 

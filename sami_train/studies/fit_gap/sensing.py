@@ -32,6 +32,8 @@ class SensorNoise(NamedTuple):
     deviation: Estimate
     differences: int
     """Number of differences between consecutive readings, over all episodes and elements."""
+    in_motion: bool
+    """Whether successive differences do not reverse, as those of noise do: the correlation of noise is -1/2."""
 
 
 def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.ndarray:
@@ -60,13 +62,9 @@ def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> SensorNoi
     deviation = float(np.sqrt((steps**2).mean() / 2.0))
     # Differences share readings: they are worth 3/4 as many independent ones (Allan variance of white noise).
     share = SIGMAS / np.sqrt(2.0 * 0.75 * steps.size)
-    return SensorNoise(Estimate(deviation * max(0.0, 1.0 - share), deviation, deviation * (1.0 + share)), steps.size)
-
-
-def without(noise: SensorNoise, other: float) -> SensorNoise:
-    """Return noise minus, in quadrature, another deviation [the signal's unit], such as that of the reference."""
-    low, value, high = (float(np.sqrt(max(0.0, deviation**2 - other**2))) for deviation in noise.deviation)
-    return SensorNoise(Estimate(low, value, high), noise.differences)
+    products = np.concatenate([np.diff(reading[1:], axis=0) * np.diff(reading[:-1], axis=0) for reading in readings])
+    ends = Estimate(deviation * max(0.0, 1.0 - share), deviation, deviation * (1.0 + share))
+    return SensorNoise(ends, steps.size, bool(products.mean() > -0.25 * (steps**2).mean()))
 
 
 def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:

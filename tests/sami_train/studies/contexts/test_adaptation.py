@@ -168,7 +168,7 @@ def test_a_change_is_written_as_it_is_read(text):
         ("mass=1:10,friction=1@0", ChangeError, "so give one from 1 to 49"),
         ("mass=1:-3,friction=1@5", TaskError, "mass is -3.0; it must be a number greater than 0 kg"),
         ("mass=1:heavy,friction=1@5", TaskError, "mass is 'heavy'; it must be a number greater than 0 kg"),
-        ("mass=1:10@5", TaskError, "--change mass=1:10@5: task {'mass': 1.0} lacks friction; a task needs: mass"),
+        ("mass=1:10@5", TaskError, "--change mass=1:10@5: task mass=1.0 lacks friction; a task needs a value of each."),
         ("mas=1:10,friction=1@5", UnknownName, "Did you mean 'mass'?"),
         ("latency=0:0.08@5", UnknownName, "unknown feature or delay 'latency'. Did you mean 'latency_s'? Valid: act"),
     ],

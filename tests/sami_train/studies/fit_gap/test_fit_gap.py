@@ -216,7 +216,22 @@ def test_without_rest_noise_is_said_to_be_unknown(gap_fit):
     fit = gap_fit({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
     assert fit.profile.action_latency_s == pytest.approx(PERIOD)
     assert ("noise", "position") not in spans(fit)
-    assert "noise of position and goal: nothing rested for a few readings" in fit.unidentified
+    assert "noise of position and goal: nothing rested for a few readings before the first command" in fit.unidentified
+
+
+@pytest.mark.parametrize(
+    ("noise", "speed", "identified"), [(0.004, 0.0, True), (0.004, 0.05, False), (0.0, 0.05, False)]
+)
+def test_motion_before_the_first_command_is_not_noise(record, reference, noise, speed, identified):
+    log = read_log([record({"noise": {"position": noise}})])
+
+    def falling(trace):
+        moved = speed * np.cumsum(np.minimum(np.arange(len(trace.ticks)), 12))[:, None] * PERIOD  # a swing, a fall
+        return replace(trace, values={**trace.values, "position": trace.values["position"] + moved})
+
+    fit = fit_gap(replace(log, traces=tuple(map(falling, log.traces))), reference)
+    assert (("noise", "position") in spans(fit)) == identified
+    assert any(text.startswith("noise of position: nothing rested") for text in fit.unidentified) != identified
 
 
 def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(gap_fit):
