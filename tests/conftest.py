@@ -20,6 +20,12 @@ def pytest_xdist_auto_num_workers():
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _log_folder(tmp_path_factory):
+    """Keep what stable-baselines3 logs for agents without a run out of the system's folder for temporary files."""
+    os.environ.setdefault("SB3_LOGDIR", str(tmp_path_factory.mktemp("logs")))
+
+
 @pytest.fixture(autouse=True)
 def _torch_as_it_was():
     """Undo what training sets for its whole process: one that flushes denormals computes 1 / 1e-39 differently."""
