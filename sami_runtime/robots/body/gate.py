@@ -63,17 +63,19 @@ class BodyGate(SafetyGate):
         self._period = 1.0 / contract.rate_hz
         self._joints: list[NDArray[np.float64]] | None = None
         self._limiting: tuple[str, ...] = ()
-        self._age = 0.0
+        self._age = self._counted_until = 0.0
+        self._way: Array | float = 0.0
         self._learned_at: float | None = None
         self._ruled_at: float | None = None
-        self._commands = Commands(maxlen=LATE_WRITES)
+        self._commands = Commands(maxlen=0 if settings.command == "joint_positions" else LATE_WRITES)
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
         super().begin(period)
         self._period = period
         self.body.begin()
-        self._joints, self._limiting, self._commands = None, (), Commands(maxlen=LATE_WRITES)
+        self._commands.clear()
+        self._joints, self._limiting = None, ()
         self._age, self._learned_at, self._ruled_at = 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
@@ -93,6 +95,8 @@ class BodyGate(SafetyGate):
                 return f"body: {name} is {reading}, expected {count} finite numbers"
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
+        if now is not None and len(self._commands) == LATE_WRITES and now - age < self._commands[0][0]:
+            return f"age: {self._positions} is older than the last {LATE_WRITES} writes; use a slower loop"
         self._joints, self._age, self._learned_at = joints, age, None
         return (self.outside() or None) if self._episode.last_write is None else None
 
@@ -129,23 +133,21 @@ class BodyGate(SafetyGate):
                 "observation to fault() before its action to propose()."
             )
         now = ruling.time
-        self._learned_at = now if self._learned_at is None else self._learned_at
+        if self._learned_at is None:
+            self._learned_at, self._way, self._counted_until = now, 0.0, now - self._age
+        self._way = self._way + way_since(self._commands, self._counted_until, now)
+        self._counted_until = now
         positions, *velocities = self._joints
         speeds = velocities[0] / self._slower if velocities else None
-        elapsed = self._period
+        elapsed = self._period + self._age + max(0.0, now - self._learned_at)
         if self.body.follows_reference:
-            if self._ruled_at is not None:
-                elapsed = min(max(now - self._ruled_at, 1e-9), PERIODS * self._period)
-        else:
-            elapsed += self._age + max(0.0, now - self._learned_at)
-            if self.body.settings.command != "joint_positions":
-                positions = positions + way_since(self._commands, self._learned_at - self._age, now)
+            passed = self._period if self._ruled_at is None else now - self._ruled_at
+            elapsed = min(max(passed, 1e-9), PERIODS * self._period)
         self._ruled_at = now
         target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
-        verdict = self.body.limit(target, positions, speeds, elapsed)
-        for name, reason in zip(verdict.limited_by, verdict.reasons, strict=True):
-            if name not in self._limiting:
-                self.explanations[name] = str(reason)
+        verdict = self.body.limit(target, positions + self._way, speeds, elapsed)
+        reasons = zip(verdict.limited_by, verdict.reasons, strict=True)
+        self.explanations |= {name: str(reason) for name, reason in reasons if name not in self._limiting}
         self._limiting = verdict.limited_by
         self._commands.append((now, self.body.joint_speeds))
         limited_by = (*ruling.limited_by, *verdict.limited_by)
