@@ -78,7 +78,7 @@ def options(
         bool, typer.Option("--force", help="Replace outputs that exist; never inputs. Valid anywhere on the line.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON only, where a command has any: run and drive a line an episode.")
+        bool, typer.Option("--json", help="Print JSON only; run and drive print one line per episode.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks. Valid anywhere on the line.")] = False,
     version: Annotated[

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     "episodes": Key(int, "of each training task, half of them held out (60)", 1),
     "window": Key(int, "contexts that are averaged (a sixteenth of the median episode)", 1),
-    "changes": Key(int, "how many in mid-episode, and episodes without: adds the time to adapt, leaves the rest", 59),
+    "changes": Key(int, "only add the time to adapt, from N episodes with a change of task and N without", 59),
     "gap": Key(str, "with --check, the sim-to-real profile: a file, or none (the one of its training)"),
 }
 
@@ -29,7 +29,7 @@ def atlas(
     model: Model,
     env: ModelEnvironment = None,
     check: Annotated[
-        int | None, typer.Option(min=1, help="Write nothing; count alarms in so many fresh episodes of every task.")
+        int | None, typer.Option(min=1, help="Write nothing; count alarms in this many fresh episodes of every task.")
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:

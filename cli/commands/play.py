@@ -12,9 +12,7 @@ from ..options import Model, run_values
 
 def play(
     model: Model,
-    robot: Annotated[
-        str, typer.Option(metavar="FILE", help="The robot: an MJCF file, or TOML that names one and says the rest.")
-    ],
+    robot: Annotated[str, typer.Option(metavar="FILE", help="The robot: an MJCF file, or a TOML file that names one.")],
     command: Annotated[
         str | None,
         typer.Option(

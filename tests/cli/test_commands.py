@@ -245,6 +245,19 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
     assert panels == PANELS
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("atlas", "changes: only add the time to adapt, from N episodes with a change of task and N without"),
+        ("eval", "With --model, folder of result and finished tasks."),
+        ("skills", "in each task, a row per mass and a column per friction"),
+    ],
+)
+def test_help_can_be_read_by_who_does_not_know_the_command(sami, monkeypatch, command, text):
+    monkeypatch.setenv("COLUMNS", "250")
+    assert text in " ".join(sami(command, "--help").out.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("command", ["eval", "skills", "play", "check-adapter"])
 def test_a_line_of_help_ends_where_the_next_word_does_not_fit(sami, command):
     lines = [line.strip() for line in sami(command, "--help").out.split("╭")[0].splitlines()]

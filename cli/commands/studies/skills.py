@@ -29,7 +29,7 @@ def skills(
     ],
     env: OwnEnvironment = None,
 ) -> None:
-    """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
+    """Show the share of episodes by skill in each task, a row per mass and a column per friction; runs by method.
 
     Older evaluations have the share of pick and place alone. To measure a model:
     sami eval --model MODEL --json > NAME.json

@@ -45,7 +45,7 @@ HELD_OUT = 3
 """Every HELD_OUT-th episode is held out."""
 NOISIER = 1.2
 """A signal has noise of its own if its deviation is more than this many times that of the reference."""
-REST_MOTION = 0.01
+STILLNESS = 0.01
 """Largest motion before the first command that counts as rest, as a fraction of the deviation over an episode."""
 BIAS_ERROR = 1e-4
 """Largest error that does not count as a bias, in the signal's unit."""
@@ -193,7 +193,7 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
         hidden = bool(step) and deviation**2 < step**2 / 6.0
         noisy = noise.deviation.low > NOISIER * reference_noise and deviation > _negligible(log.traces, name)
         spread = max(trace.values[name].std(axis=0).max() for trace in log.traces)
-        if noise.in_motion and (noisy or deviation > REST_MOTION * spread):
+        if noise.in_motion and (noisy or deviation > STILLNESS * spread):
             noise = None
         elif noisy and not hidden:
             other = reference_noise**2 + step**2 / 12.0

@@ -1,6 +1,7 @@
 """A user's MJCF model and TOML file: what they become, and what is said where they do not fit."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +266,23 @@ def test_a_simulation_that_blows_up_ends_the_episode_and_says_so(file, tmp_path,
     assert np.isfinite([*observation, reward]).all()
     env.reset(seed=0)
     assert env.step(np.zeros(2))[2:4] == (False, False)
+
+
+def test_where_rewards_are_negative_a_diverging_episode_pays_and_the_page_warns(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env, returns = MjcfEnv(str(file(WHOLE.replace("weight = 1", "weight = -1")))), []
+    for speed in (0.0, 1e12):
+        env.reset(seed=0)
+        returns.append(0.0)
+        for step in range(50):
+            env.data.qvel[0] = speed if step == 5 else env.data.qvel[0]
+            _, reward, terminated, _, _ = env.step(np.zeros(2))
+            returns[-1] += reward
+            if terminated:
+                break
+    assert returns == [-50.0, -6.0]
+    page = Path(__file__).parents[3] / "docs" / "reference" / "robot-model-file.md"
+    assert not page.is_file() or "Where rewards are negative, an early end pays" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -226,8 +226,8 @@ def test_motion_before_the_first_command_is_not_noise(record, reference, noise, 
     log = read_log([record({"noise": {"position": noise}})])
 
     def falling(trace):
-        moved = speed * np.cumsum(np.minimum(np.arange(len(trace.ticks)), 12))[:, None] * PERIOD  # a swing, a fall
-        return replace(trace, values={**trace.values, "position": trace.values["position"] + moved})
+        motion = speed * np.cumsum(np.minimum(np.arange(len(trace.ticks)), 12))[:, None] * PERIOD  # a swing, a fall
+        return replace(trace, values={**trace.values, "position": trace.values["position"] + motion})
 
     fit = fit_gap(replace(log, traces=tuple(map(falling, log.traces))), reference)
     assert (("noise", "position") in spans(fit)) == identified
