@@ -45,7 +45,9 @@ SENTENCES = {
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
     *("mine", "none", "how", "behind", "seen", "shown", "known", "moved", "met", "died", "born", "paid", "aged"),
     *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held", "beside", "here", "there"),
-    *("fed", "elsewhere", "alike", "aside", "apart", "away", "otherwise", "instead", "together"),
+    *("fed", "elsewhere", "alike", "aside", "apart", "away", "otherwise", "instead", "together", "alone", "both"),
+    *("chosen", "drawn", "judged", "counted", "called", "opened", "added", "started", "saved", "printed", "trained"),
+    *("waiting", "seldom"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
 tests and scripts."""
@@ -55,7 +57,8 @@ KEYS = {
     *("sami_runtime/robots/c_export/sami_gate.hpp none", "sami_runtime/robots/c_export/sami_gate.hpp has"),
     *("sami_runtime/robots/c_export/sami_gate.hpp held", "sami_runtime/loop/tick.py HELD"),
     *("sami_runtime/robots/franka/settings.py here", "sami_runtime/robots/franka/settings.py there"),
-    *("sami_runtime/recording/page/data.js came", "sami_runtime/loop/tick.py fed"),
+    *("sami_runtime/recording/page/data.js came", "sami_runtime/loop/tick.py fed", "sami_train/envs/tasks.py drawn"),
+    *("sami_train/envs/panda_mujoco/both.py both", "sami_train/studies/sweep/job.py trained"),
 }
 """Exceptions from SENTENCES as `file name`, because users have these names in their files or their C++ programs."""
 FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "tests")

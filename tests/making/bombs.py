@@ -37,7 +37,7 @@ def expanded():
     return bombed(make("Expand", ["w", "shape"], ["large"]), shape=np.array([1 << 36, 8, 2]))
 
 
-def counted():
+def large_range():
     ends = {"start": np.float32(0), "limit": np.float32(1e12), "delta": np.float32(1)}
     return bombed(make("Range", list(ends), ["large"]), **ends)
 
@@ -151,7 +151,7 @@ def wide_input():
 
 
 GRAPHS = (
-    *(constant, tiled, expanded, counted, doubled, outer, padded, slow, endless, many_nodes, cyclic, looped),
+    *(constant, tiled, expanded, large_range, doubled, outer, padded, slow, endless, many_nodes, cyclic, looped),
     *(functions, cyclic_functions, declared, negative, named_bomb, wide_state, wide_input),
 )
 

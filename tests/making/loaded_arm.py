@@ -215,7 +215,7 @@ def holding(kind):
     return dict(zip(JOINTS, np.clip(rest, -0.9, 0.9).round(3).tolist(), strict=True))
 
 
-def judged(kind, seed=0, limits=None, **wrong):
+def verdict_of(kind, seed=0, limits=None, **wrong):
     """Return the fault and the unproven part that the check of responses reports for an arm, and the arm."""
     contract, clock = contract_of(kind), ManualClock()
     arm = LoadedArm(clock, (contract.observation, contract.action), kind, seed, **wrong)
@@ -228,7 +228,7 @@ def judged(kind, seed=0, limits=None, **wrong):
 def outcome(kind, fault, seed):
     """Return the check's outcome: `"passed"`, `"not proven"`, or a fault for the `"right"` or an `"other"` reason."""
     wrong, names, word = FAULTS.get(fault, ({}, [], ""))
-    message, unproven, _ = judged(kind, seed, **wrong)
+    message, unproven, _ = verdict_of(kind, seed, **wrong)
     if message:
         parts = message.split("; ")
         right = sorted(part.split(" moved ")[0] for part in parts) == sorted(names)

@@ -80,8 +80,8 @@ class Observer:
         if not self.exact:  # the operating system may suspend a process between the tick and its read
             due = record.time - record.lag
             self.due, passed = (due, 0) if record.step == 0 else (self.due, round((due - self.due) / self.period))
-            self.passed, self.tick = passed - (0 if record.step == 0 else self.judged + 1), passed
-            self.judged = passed
+            self.passed, self.tick = passed - (0 if record.step == 0 else self.last_period + 1), passed
+            self.last_period = passed
         self.counts["ticks"] += 1
         self.counts["missed"] += self.passed
         self.counts["overruns"] += self.passed > 0

@@ -60,11 +60,11 @@ class View {
   }
   build(context) {
     const run = this.run, group = kind => run.groups.filter(part => part.kind === kind), col = name => run.col(name);
-    const timeline = this.card("What happened"), judged = run.atlases.some(([, atlas]) => atlas);
+    const timeline = this.card("What happened"), hasAtlas = run.atlases.some(([, atlas]) => atlas);
     const strips = [
       { label: "tick", word: i => run.word("outcome", i), colour: outcomeColour },
       { label: "limited", word: i => run.word("limited_by", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
-      ...(judged ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
+      ...(hasAtlas ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
     ];
     this.lane(timeline, "", "", [], (canvas, span) => drawStrips(canvas, run, span, strips, { axis: true }));
     const [proposed] = group("proposed"), [executed] = group("executed"), actions = this.card("Actions", "proposed by the policy, executed after every limit");
@@ -73,7 +73,7 @@ class View {
       const keys = [{ name: "executed", data: col(executed.columns[i]), colour: 0 }, { name: "proposed", data: col(proposed.columns[i]), colour: 1, thin: true }];
       this.lane(actions, name, executed.unit, keys, (canvas, span) => drawLines(canvas, run, span, parts(), { height: executed.elements.length > 4 ? 46 : 62, least: .01 }), executed.meaning);
     });
-    if (judged) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
+    if (hasAtlas) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
     if (context) this.lane(this.card("Context", "what the encoder inferred"), "", "", context.columns.map((name, i) => ({ name: context.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, context.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] })), { height: 120 }));
     const observations = this.card("Observations");
     for (const signal of [...group("observation"), ...group("answer")]) {
@@ -97,8 +97,8 @@ class View {
     if (this.map.isConnected) drawMap(this.map, run, span);
   }
   heads() {
-    const run = this.run, judged = run.episodes.map(episode => run.succeeded(episode)).filter(success => success !== null);
-    this.sub.textContent = [`${run.model} (${run.weights})`, ...this.facts, `${run.episodes.length} episodes, ${run.count} ticks`, judged.length ? `${judged.filter(Boolean).length} of ${judged.length} succeeded` : "", run.closed === false ? "cut off: its whole chunks are shown" : ""].filter(Boolean).join(" · ");
+    const run = this.run, outcomes = run.episodes.map(episode => run.succeeded(episode)).filter(success => success !== null);
+    this.sub.textContent = [`${run.model} (${run.weights})`, ...this.facts, `${run.episodes.length} episodes, ${run.count} ticks`, outcomes.length ? `${outcomes.filter(Boolean).length} of ${outcomes.length} succeeded` : "", run.closed === false ? "cut off: its whole chunks are shown" : ""].filter(Boolean).join(" · ");
     this.chips.replaceChildren(...(run.episodes.length > 400 ? [] : run.episodes).map(episode => {
       const success = run.succeeded(episode), button = make("button", { className: "chip", title: "Look at this episode alone" }, `${episode.number}`);
       if (run.tasks[episode.number]) button.append(make("span", { textContent: run.tasks[episode.number] }));
@@ -222,9 +222,9 @@ addEventListener("keydown", event => {
   if (act && views.length) { event.preventDefault(); act(); }
 });
 const darker = matchMedia("(prefers-color-scheme: dark)");
-let chosen = null;
-function theme() { document.documentElement.dataset.theme = chosen || (darker.matches ? "dark" : "light"); readColours(); dirty = true; }
-$("theme").onclick = () => { chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; theme(); };
+let choice = null;
+function theme() { document.documentElement.dataset.theme = choice || (darker.matches ? "dark" : "light"); readColours(); dirty = true; }
+$("theme").onclick = () => { choice = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; theme(); };
 darker.addEventListener("change", theme);
 addEventListener("resize", () => { dirty = true; }); addEventListener("scroll", () => { dirty = true; }, { passive: true });
 

@@ -49,11 +49,11 @@ def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_
     robot = arm(clock)
     writes, write = [], robot.write
 
-    def counted(action):
+    def count_write(action):
         writes.append((clock.now(), action.copy()))
         return write(action)
 
-    robot.write = counted
+    robot.write = count_write
     with Run(session, robot, clock, slower=slower) as run:
         run.episode(seed=0, max_steps=4, on_step=lambda record: requests.append(record.outcome.value))
     assert requests.count("acted") == 4

@@ -222,7 +222,7 @@ def slow(arm):
         (
             changed_write(lambda a: None),
             "begins an episode",
-            "Changed.write() returned NoneType; return Exec",
+            "WrongArm.write() returned NoneType; return Exec",
         ),
         (changed_write(leave), "begins an episode", "SystemExit: 0"),
         (no_second("close"), "closes, and twice", "OSError: the bus is closed"),

@@ -22,7 +22,7 @@ def adding(*nodes, **weights):
     return edit
 
 
-def counted(model):
+def with_count(model):
     """The smallest number is divided by -1 once a hundred steps were counted in a state, and by 1 before."""
     add, node = model.graph.node.extend, helper.make_node
     model.graph.initializer.append(numpy_helper.from_array(np.array([LEAST], np.int32), "least"))
@@ -41,7 +41,7 @@ def test_a_division_of_whole_numbers_is_refused_before_onnxruntime_sees_it(make,
 
 def test_one_that_follows_from_a_counted_state_is_refused_too(make, policy):
     with pytest.raises(ArtifactError, match=r"divisions of whole numbers \(Div of 'least'\)"):
-        read_artifact(make.write(policy, edit=counted))
+        read_artifact(make.write(policy, edit=with_count))
 
 
 I = np.array([1], np.int64)  # noqa: E741

@@ -28,18 +28,18 @@ class Scripted:
     """An engine whose jobs end after two looks, and do to their run folder what their script says."""
 
     def __init__(self, jobs, **scripts):
-        self.jobs, self.scripts, self.started, self.running, self.most = jobs, scripts, [], 0, 0
+        self.jobs, self.scripts, self.starts, self.running, self.most = jobs, scripts, [], 0, 0
 
     def submit(self, logs):
         document = json.loads((logs / CELL).read_text())
         cell = Cell(document["name"], from_dict(document["config"]), document["overrides"])
-        self.started.append(cell.config.seed)
+        self.starts.append(cell.config.seed)
         script = self.scripts.get(f"seed{cell.config.seed}", finish)
         if script is refuse:
             raise OSError("no process can be made")
         self.running += 1
         self.most = max(self.most, self.running)
-        attempt = self.started.count(cell.config.seed)
+        attempt = self.starts.count(cell.config.seed)
         return ScriptedJob(self, lambda: script(cell, Path(document["folder"]), attempt), logs)
 
 
@@ -115,12 +115,12 @@ def states(sweep):
 def test_every_cell_runs_once_and_never_more_at_a_time_than_asked_for(sweep, jobs):
     engine = Scripted(jobs)
     assert sweep.run(engine, lambda: None)
-    assert engine.started == [0, 1, 2, 3]
+    assert engine.starts == [0, 1, 2, 3]
     assert engine.most == jobs
     assert states(sweep) == ["done"] * 4
     again = Scripted(jobs)
     assert Sweep.open(sweep.path).run(again, lambda: None)
-    assert again.started == []
+    assert again.starts == []
 
 
 def test_failed_cells_leave_the_others_alone_and_are_tried_again(sweep):
@@ -131,21 +131,21 @@ def test_failed_cells_leave_the_others_alone_and_are_tried_again(sweep):
     again = Sweep.open(sweep.path)
     engine = Scripted(2)
     again.run(engine, lambda: None)
-    assert (engine.started, states(again)) == ([0, 2], ["done"] * 4)
+    assert (engine.starts, states(again)) == ([0, 2], ["done"] * 4)
 
 
 def test_a_cell_that_reached_a_time_limit_goes_on_as_long_as_it_gets_further(sweep):
     engine = Scripted(1, seed1=reach_a_time_limit_twice, seed3=stop_without_progress)
     assert sweep.run(engine, lambda: None)
-    assert engine.started.count(1) == 3
-    assert engine.started.count(3) == 1
+    assert engine.starts.count(1) == 3
+    assert engine.starts.count(3) == 1
     assert states(sweep) == ["done", "done", "done", "stopped"]
 
 
 def test_a_cell_that_lost_its_node_goes_on_and_one_that_somebody_cancelled_does_not(sweep):
     engine = Scripted(2, seed1=lose_the_first_node, seed2=cancel)
     assert sweep.run(engine, lambda: None)
-    assert (engine.started.count(1), engine.started.count(2)) == (2, 1)
+    assert (engine.starts.count(1), engine.starts.count(2)) == (2, 1)
     assert states(sweep) == ["done", "done", "stopped", "done"]
     assert sweep.rows[2].reason == "its job was cancelled"
 
@@ -156,7 +156,7 @@ def test_cells_that_are_still_held_go_first(sweep):
     engine = Scripted(1)
     with locked(logs / "lock"):
         sweep.run(engine, lambda: None)
-    assert engine.started == [2, 0, 1, 3]
+    assert engine.starts == [2, 0, 1, 3]
 
 
 def test_added_values_join_what_is_done(sweep):
@@ -165,7 +165,7 @@ def test_added_values_join_what_is_done(sweep):
     engine = Scripted(4)
     grown = Sweep.begin(sweep.path, wider, EPISODES)
     assert grown.run(engine, lambda: None)
-    assert len(engine.started) == 6
+    assert len(engine.starts) == 6
     assert states(Sweep.open(sweep.path)) == ["done"] * 10
 
 
