@@ -56,8 +56,8 @@ def ranges_in(contract: Contract, paths: Sequence[Path]) -> TrainingRanges:
 
 def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     recording, names = read_recording(path), [signal.name for signal in contract.observation]
-    both = (recording.contract, contract)
-    stored, expected = ({s.name: (s.unit, *s.elements) for s in (*c.observation, c.action)} for c in both)
+    contracts = (recording.contract, contract)
+    stored, expected = ({s.name: (s.unit, *s.elements) for s in (*c.observation, c.action)} for c in contracts)
     if stored != expected:
         raise SamiError(f"{path} records {stored}; {contract.name!r} has {expected}. Give one of this policy.")
     episodes: dict[int, list[tuple[Observation, Array]]] = {}

@@ -92,8 +92,8 @@ def recorded_episodes(
 
 def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
     contract = recording.contract
-    both = ((*contract.observation, contract.action), (*spec.signals, spec.action))
-    stored, expected = ({(s.name, s.unit, *s.elements) for s in signals} for signals in both)
+    interfaces = ((*contract.observation, contract.action), (*spec.signals, spec.action))
+    stored, expected = ({(s.name, s.unit, *s.elements) for s in signals} for signals in interfaces)
     if stored != expected:
         difference = f"{sorted(stored - expected)} instead of {sorted(expected - stored)}"
         raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")

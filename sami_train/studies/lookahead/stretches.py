@@ -102,8 +102,8 @@ def recorded_stretches(
 
 
 def _require_fit(recording: Recording, contract: Contract) -> None:
-    both = (recording.contract, contract)
-    stored, expected = ([(s.name, s.unit, *s.elements) for s in (*c.observation, c.action)] for c in both)
+    contracts = (recording.contract, contract)
+    stored, expected = ([(s.name, s.unit, *s.elements) for s in (*c.observation, c.action)] for c in contracts)
     if sorted(stored) != sorted(expected) or recording.contract.rate_hz != contract.rate_hz:
         raise SamiError(
             f"{recording.path} was recorded with {stored} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
