@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON, OwnEnvironment
-from ...output import print_table, print_text, text_console
+from ...output import COLUMNS, print_table, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -47,7 +47,8 @@ def compare(
     for caution in comparison.cautions():
         console.print(f"[bold]![/bold] {caution}", style="yellow", highlight=False)
     for table in listing:
-        print_table(_rich(table))
+        # From 80 columns on, rich's own widths fit; below, they would break numbers.
+        (console.print if console.width >= COLUMNS else print_table)(_rich(table))
         for note in table.notes:
             console.print(note, style="dim", highlight=False, markup=False)
     for path in paths:
