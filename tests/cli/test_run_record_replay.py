@@ -57,7 +57,7 @@ def test_json_is_a_line_for_each_episode_whose_keys_the_reference_lists(sami, pa
     assert [row["episode"] for row in output] == [0, 1]
     assert "one object for each episode" in page
     assert [key for row in output for key in row if f"`{key}`" not in page and key != "friction"] == []
-    assert "run and drive a line an episode" in " ".join(sami("--help").out.replace("│", "").split())
+    assert "run and drive print one line per episode" in " ".join(sami("--help").out.replace("│", "").split())
 
 
 def test_a_recorded_run_is_replayed_to_the_last_bit(sami, panda, rows):
