@@ -199,16 +199,6 @@ class EpisodeBuffer:
         """Return the positions (n,) of a task's episodes."""
         return np.flatnonzero(self.tasks[: len(self)] == task)
 
-    def of(self, where: np.ndarray) -> EpisodeBuffer:
-        """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
-        sizes, true_size = (self.observations.shape[2], self.actions.shape[2]), self.true_observations.shape[2]
-        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.with_profile, true_size)
-        arrays = self._arrays()
-        for name, copied in part._arrays().items():
-            copied[:] = arrays[name][where]
-        part.total_count = len(where)
-        return part
-
     def numbers(self, where: np.ndarray) -> np.ndarray:
         """Return the running number, in order of addition, of the episodes at these positions (n,): (n,)."""
         return self.total_count - 1 - (self.total_count - 1 - where) % self.capacity
@@ -328,7 +318,7 @@ class EpisodeBuffer:
         positions = np.flatnonzero(~already)[:count]
         return TransitionBatch(*(part[positions] for part in (*columns, true, true_following, recent, next_recent)))
 
-    def _arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays with an entry for each episode, by their names in a file."""
         names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
         arrays = {name: getattr(self, name) for name in names}
@@ -340,7 +330,7 @@ class EpisodeBuffer:
 
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
-        arrays = {name: array[: len(self)] for name, array in self._arrays().items()}
+        arrays = {name: array[: len(self)] for name, array in self.arrays().items()}
         np.savez(path, allow_pickle=False, added=self.total_count, **arrays)
 
     def restore(self, path: Path) -> None:
@@ -352,7 +342,7 @@ class EpisodeBuffer:
         # `path.open`, because np.load does not close a file that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
-            for name, array in self._arrays().items():
+            for name, array in self.arrays().items():
                 if name not in stored:
                     raise ReplayError(f"{path} has no {name}; it was written with another encoder or window.")
                 if stored[name].shape != array[:size].shape:

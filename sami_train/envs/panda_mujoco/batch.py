@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +45,8 @@ class PandaMujocoBatch(Rows):
     ) -> None:
         self.world = world = World()
         self.observation_space, self.action_space = world.observation_space, world.action_space
-        super().__init__(
-            world.model,
-            rows,
-            PANDA_TASKS,
-            tasks,
-            episode_steps or PANDA.episode_steps,
-            threads,
-            lambda task: dynamics(world.model, task),
-        )
+        steps = episode_steps or PANDA.episode_steps
+        super().__init__(world.model, rows, PANDA_TASKS, tasks, steps, threads, partial(dynamics, world.model))
         self.goals = np.zeros((rows, 3))
         """Goal of each row [m], (n, 3)."""
 

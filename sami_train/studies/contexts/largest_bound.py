@@ -94,7 +94,7 @@ def largest_bounds(
         end = max(HELD_OUT_EVERY, round(share * len(buffer)))
         by_age, later = np.split(np.argsort(buffer.numbers(np.arange(len(buffer)))), [end])
         held_out = np.arange(end) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-        parts = buffer.of(by_age[~held_out]), buffer.of(by_age[held_out])
+        parts = part_of(buffer, by_age[~held_out]), part_of(buffer, by_age[held_out])
         steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer lacks its first episodes
         for contender, ranking in contrasts:
             contrast = config.contrast.model_copy(update={"ranking": ranking})
@@ -103,6 +103,18 @@ def largest_bounds(
             yield LargestBound(
                 stage, end, contender.name, ranking, *reached, realised=_realised(run, steps) if same_contrast else None
             )
+
+
+def part_of(buffer: EpisodeBuffer, where: np.ndarray) -> EpisodeBuffer:
+    """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
+    arrays = buffer.arrays()
+    sizes, profile = (buffer.observations.shape[2], buffer.actions.shape[2]), buffer.with_profile
+    true_size = buffer.true_observations.shape[2]
+    part = EpisodeBuffer(len(where), buffer.horizon, *sizes, buffer.goal, buffer.plan, profile, true_size)
+    for name, copied in part.arrays().items():
+        copied[:] = arrays[name][where]
+    part.total_count = len(where)
+    return part
 
 
 def _converge(

@@ -7,6 +7,7 @@ from sami_train.envs.measure import Goal
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.sampling import rank_by, unexplained
+from sami_train.studies.contexts.largest_bound import part_of
 
 RNG = np.random.default_rng
 GOAL = Goal(achieved=slice(0, 3), desired=slice(3, 6), threshold=0.05, height=0.02, lowest=0.0)
@@ -37,7 +38,7 @@ def test_the_number_of_an_episode_survives_the_ring():
 
 def test_a_part_of_a_buffer_holds_copies_in_the_order_that_was_asked():
     buffer = buffer_of(np.arange(10.0))
-    part = buffer.of(np.array([7, 2]))
+    part = part_of(buffer, np.array([7, 2]))
     assert part.returns.tolist() == [7.0, 2.0]
     assert part.numbers(np.arange(2)).tolist() == [0, 1]
     part.returns[:] = 0.0
