@@ -72,11 +72,13 @@ class WindowPlan:
         """Steps between two possible starts of windows; few enough that some window learns from every step."""
         return min(self.burn_in or self.steps, self.steps - self.burn_in)
 
+    def beginnings(self, lengths: np.ndarray) -> np.ndarray:
+        """Return how many windows episodes of these lengths (n,) have: after its burn-in, the last has a step."""
+        return np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
+
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
         """Draw one window of each episode, (B,) positions and (B,) lengths, uniformly from its possible starts."""
-        # After its burn-in, the last possible window has at least one step to learn from.
-        beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
-        starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
+        starts = (rng.random(len(episodes)) * self.beginnings(lengths)).astype(np.int64) * self.stride
         burn_in = np.where(starts > 0, self.burn_in, 0)
         return Windows(episodes, starts, np.minimum(lengths - starts, self.steps), burn_in)
 
@@ -233,10 +235,20 @@ class EpisodeBuffer:
         return recent.reshape(*steps.shape, self.with_profile.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw positions (episodes,) uniformly, with replacement; ReplayError if the buffer is empty."""
+        """Draw positions (episodes,) with replacement, so that every step is about as likely as any other.
+
+        A plan draws one window of each, so an episode is drawn by its number of windows: were all episodes as likely,
+        the many short ones of a robot that falls early would hide the long ones. Whole episodes are as likely.
+
+        Raises:
+            ReplayError: The buffer is empty.
+        """
         if not len(self):
             raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
-        return rng.integers(len(self), size=episodes)
+        if self.plan is None:
+            return rng.integers(len(self), size=episodes)
+        ends = np.cumsum(self.plan.beginnings(self.lengths[: len(self)]))
+        return np.searchsorted(ends, rng.integers(ends[-1], size=episodes), side="right")
 
     def transitions(
         self,
