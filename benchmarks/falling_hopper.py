@@ -1,14 +1,11 @@
-"""A hopper of hidden mass whose episode ends when it falls: does it pay to draw every step of a buffer as often?
+"""Gymnasium's hopper with hidden mass, whose episode ends when it falls: `--env benchmarks.falling_hopper:HOPPER`.
 
-`sami train --env benchmarks.falling_hopper:HOPPER` trains on it. `python benchmarks/falling_hopper.py` prints the table
-of results/hopper-300k-windows, whose plan.md has the commands.
+It serves results/hopper-300k-windows, whose plan.md has the commands; learner_changes.py prints the table.
 """
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,9 +13,6 @@ import numpy as np
 
 from sami_train.envs import EnvironmentSpec, Range
 from sami_train.envs.tasks import Task
-
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "hopper-300k-windows"
-ARMS = {"episodes": "every episode as often", "windows": "every step as often"}
 
 
 @cache

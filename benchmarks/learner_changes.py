@@ -4,7 +4,8 @@
 
 Reads results/panda-100k-learner and results/panda-100k-critics, whose runs come from patches, and runs of that budget
 without a change in results/placebo and results/panda-100k-one-age; at 550,000 steps, results/panda-550k and the first
-stages in results/panda-heavy; for the half-cheetah, results/half-cheetah-200k-learner and results/half-cheetah-long.
+stages in results/panda-heavy; for the half-cheetah, results/half-cheetah-200k-learner and results/half-cheetah-long; for
+a hopper that falls, results/hopper-300k-windows.
 ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 % interval.
 """
 
@@ -37,6 +38,7 @@ LONG = {
     "returns of 1 step, TESAC, seed 10": "final-plain-10",
 }
 CHEETAH = {"nothing changed": "plain", "returns of 3 steps": "returns-3", "even windows": "windows"}
+HOPPER = {"every episode": "episodes", "every window": "windows"}
 SETS = ("training", "moderate", "extreme")
 SCORES = " | ".join(SETS)
 
@@ -119,6 +121,9 @@ def main() -> None:
     plain = cheetah.pop("nothing changed")
     print_less("less nothing changed there", {title: (scores, plain) for title, scores in cheetah.items()}, digits=0)
     print_long()
+    hopper = {title: seed_scores("hopper-300k-windows", name, "ret") for title, name in HOPPER.items()}
+    print_arms("hopper that falls, SAC, drawn as often is", hopper, digits=0)
+    print_less("less every episode", {"every window": (hopper["every window"], hopper["every episode"])}, digits=0)
 
 
 if __name__ == "__main__":

@@ -235,19 +235,15 @@ class EpisodeBuffer:
         return recent.reshape(*steps.shape, self.with_profile.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw positions (episodes,) with replacement, so that every step is about as likely as any other.
+        """Draw positions (episodes,) with replacement; ReplayError if the buffer is empty.
 
-        A plan draws one window of each, so an episode is drawn by its number of windows: were all episodes as likely,
-        the many short ones of a robot that falls early would hide the long ones. Whole episodes are as likely.
-
-        Raises:
-            ReplayError: The buffer is empty.
+        A plan draws one window of each, so an episode counts by its number of windows: were all as likely, the many
+        short ones of a robot that falls would hide the long ones.
         """
         if not len(self):
             raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
-        if self.plan is None:
-            return rng.integers(len(self), size=episodes)
-        ends = np.cumsum(self.plan.beginnings(self.lengths[: len(self)]))
+        lengths = self.lengths[: len(self)]
+        ends = np.cumsum(self.plan.beginnings(lengths) if self.plan else np.ones_like(lengths))
         return np.searchsorted(ends, rng.integers(ends[-1], size=episodes), side="right")
 
     def transitions(

@@ -12,13 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sami_runtime.adoption.readers.documents import (
-    Document,
-    Draft,
-    policy_in,
-    put_slices,
-    read_network,
-)
+from sami_runtime.adoption.readers.documents import Document, Draft, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.isaaclab import ACTIONS, OBSERVATIONS, run_folder
 from sami_runtime.adoption.readers.terms import put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
