@@ -4,8 +4,8 @@
 
 Reads results/panda-100k-learner and results/panda-100k-critics, whose runs come from patches, and runs of that budget
 without a change in results/placebo and results/panda-100k-one-age; at 550,000 steps, results/panda-550k and the first
-stages in results/panda-heavy; for the half-cheetah, results/half-cheetah-200k-learner and results/half-cheetah-long; for
-a hopper that falls, results/hopper-300k-windows.
+stages in results/panda-heavy; for the half-cheetah, results/half-cheetah-200k-learner and results/half-cheetah-long;
+for a hopper that falls, results/hopper-300k-windows.
 ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 % interval.
 """
 
