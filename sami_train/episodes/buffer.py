@@ -72,13 +72,11 @@ class WindowPlan:
         """Steps between two possible starts of windows; few enough that some window learns from every step."""
         return min(self.burn_in or self.steps, self.steps - self.burn_in)
 
-    def beginnings(self, lengths: np.ndarray) -> np.ndarray:
-        """Return how many windows episodes of these lengths (n,) have: after its burn-in, the last has a step."""
-        return np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
-
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
         """Draw one window of each episode, (B,) positions and (B,) lengths, uniformly from its possible starts."""
-        starts = (rng.random(len(episodes)) * self.beginnings(lengths)).astype(np.int64) * self.stride
+        # After its burn-in, the last possible window has at least one step to learn from.
+        beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
+        starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
         burn_in = np.where(starts > 0, self.burn_in, 0)
         return Windows(episodes, starts, np.minimum(lengths - starts, self.steps), burn_in)
 
@@ -235,16 +233,10 @@ class EpisodeBuffer:
         return recent.reshape(*steps.shape, self.with_profile.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw positions (episodes,) with replacement; ReplayError if the buffer is empty.
-
-        A plan draws one window of each, so an episode counts by its number of windows: were all as likely, the many
-        short ones of a robot that falls would hide the long ones.
-        """
+        """Draw positions (episodes,) uniformly, with replacement; ReplayError if the buffer is empty."""
         if not len(self):
             raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
-        lengths = self.lengths[: len(self)]
-        ends = np.cumsum(self.plan.beginnings(lengths) if self.plan else np.ones_like(lengths))
-        return np.searchsorted(ends, rng.integers(ends[-1], size=episodes), side="right")
+        return rng.integers(len(self), size=episodes)
 
     def transitions(
         self,

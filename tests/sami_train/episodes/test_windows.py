@@ -7,7 +7,6 @@ import torch
 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.episodes.buffer import EpisodeBuffer, ReplayError, WindowPlan
-from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
@@ -75,16 +74,6 @@ def test_every_step_of_an_episode_is_learned_from_whatever_the_burn_in(burn_in):
     assert set().union(*(range(*span) for span in spans)) == set(range(50))
 
 
-def test_many_short_episodes_do_not_hide_a_long_one():
-    buffer = EpisodeBuffer(64, 200, 3, 1, plan=WindowPlan(STEPS, BURN_IN, {}))
-    for length in (*[BURN_IN + 1] * 60, 200):
-        buffer.add(_blank(length))
-    windows = buffer.windows(buffer.sample(5000, RNG(0)), RNG(1))
-    long = windows.starts[windows.episodes == 60]
-    assert len(long) / 5000 == pytest.approx(99 / 159, abs=0.03)  # of 159 windows of 5 steps, 99 are the long one's
-    assert np.unique(long, return_counts=True)[1].std() < 10  # each of them is as likely
-
-
 def test_an_episode_shorter_than_the_burn_in_is_learned_from_whole():
     plan = WindowPlan(STEPS, BURN_IN, {})
     windows = plan.draw(np.arange(3), np.array([1, 2, 3]), RNG(0))
@@ -121,11 +110,6 @@ def test_an_episode_without_states_is_refused(buffer):
     rollout = Rollout([gym.make("sami-tests/HiddenSign-v0")], _Idle(), 0)
     with pytest.raises(ReplayError, match="has 0 encoder states, but this buffer needs"):
         buffer.add(rollout.round([0])[0])
-
-
-def _blank(length):
-    zeros = np.zeros(length, np.float32)
-    return Episode(0, {}, 0, np.zeros((length + 1, 3), np.float32), zeros[:, None], zeros, False, False, frozenset())
 
 
 class _Idle:
