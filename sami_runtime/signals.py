@@ -275,3 +275,8 @@ def row_mask(rows: ArrayLike, batch: int) -> NDArray[np.bool_]:
     if array.size:
         mask[array] = True
     return mask
+
+
+def layouts(signals: Iterable[Signal]) -> list[tuple[str, ...]]:
+    """Return name, unit and elements of each signal, sorted: where they are equal, numbers mean the same."""
+    return sorted((signal.name, signal.unit, *signal.elements) for signal in signals)

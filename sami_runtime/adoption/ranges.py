@@ -18,6 +18,7 @@ from sami_runtime.files import printable
 from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.recording.reader import are_finite, read_recording
+from sami_runtime.signals import layouts
 
 Array = NDArray[np.float32]
 Rollout = dict[str, Array]
@@ -56,8 +57,7 @@ def ranges_in(contract: Contract, paths: Sequence[Path]) -> TrainingRanges:
 
 def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     recording, names = read_recording(path), [signal.name for signal in contract.observation]
-    contracts = (recording.contract, contract)
-    stored, expected = ({s.name: (s.unit, *s.elements) for s in (*c.observation, c.action)} for c in contracts)
+    stored, expected = (layouts((*c.observation, c.action)) for c in (recording.contract, contract))
     if stored != expected:
         raise SamiError(f"{path} records {stored}; {contract.name!r} has {expected}. Give one of this policy.")
     episodes: dict[int, list[tuple[Observation, Array]]] = {}

@@ -32,8 +32,9 @@ class Handover:
     _running: ClassVar[list[Handover]] = []  # of all running episodes
 
     def __init__(self, session: Session, robot: Adapter) -> None:
-        self.session, self._robot = session, robot
+        self.session = session
         """The session that drives."""
+        self._robot = robot
         self._next_session: Session | None = None
         self._successor: tuple[Session, Future[Swapped]] | None = None  # waits until the loop takes it
         self._swapped: Swapped | None = None

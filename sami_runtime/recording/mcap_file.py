@@ -103,11 +103,7 @@ class ChunkedFile:
         self._channels += 1  # each channel has its own schema, of the same number
         schema = self._mcap.Schema(id=self._channels, name=name, encoding=encoding[0], data=data)
         channel = self._mcap.Channel(
-            id=self._channels,
-            schema_id=self._channels,
-            topic=topic,
-            message_encoding=encoding[1],
-            metadata=dict(about),
+            id=self._channels, schema_id=self._channels, topic=topic, message_encoding=encoding[1], metadata=dict(about)
         )
         self._declared += self._record(schema) + self._record(channel)
         return self._channels

@@ -27,6 +27,13 @@ Commands = deque[tuple[float, Float64]]
 """Commands (M,), each with the time [s] from which it was in force."""
 LATE_WRITES = 64
 """Number of commands by which a measurement may be late; `kLateWrites` in C++."""
+TOO_LATE = f"age: {{}} is older than the last {LATE_WRITES} writes; use a slower loop"
+"""Why a signal or an element is rejected that was measured before `counted_since`."""
+
+
+def counted_since(commands: Commands) -> float:
+    """Return the time [s] from which all commands are stored: a measurement before it is too late."""
+    return commands[0][0] if len(commands) == LATE_WRITES else -math.inf
 
 
 def way_since(commands: Commands, since: Float64 | float, now: float, period: float = 1.0) -> Float64 | float:
@@ -76,14 +83,12 @@ class Workspace:
         places = [(number_at(observation.values, *place), observation.measured(place[0])) for place in self._places]
         positions, stamps = np.array(places).T
         new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
-        full = now is not None and len(self._commands) == LATE_WRITES
-        late = new & (stamps < (self._commands[0][0] if full else -math.inf))
+        late = new & (stamps < counted_since(self._commands)) & (now is not None)
         new ^= late  # the actions since the position before count on
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
         way = 0.0 if now is None else way_since(self._commands, stamps, now, self._period)
         self._since, self._last = np.where(new, way, self._since), np.where(new, 0.0, self._last)
-        element = self._elements[int(late.argmax())]
-        return f"age: {element} is older than the last {LATE_WRITES} writes; use a slower loop" if late.any() else None
+        return TOO_LATE.format(self._elements[int(late.argmax())]) if late.any() else None
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.

@@ -17,7 +17,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.recording.reader import Recording, are_finite, read_recordings
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, layouts
 from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
@@ -93,7 +93,7 @@ def recorded_episodes(
 def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
     contract = recording.contract
     interfaces = ((*contract.observation, contract.action), (*spec.signals, spec.action))
-    stored, expected = ({(s.name, s.unit, *s.elements) for s in signals} for signals in interfaces)
+    stored, expected = (set(layouts(signals)) for signals in interfaces)
     if stored != expected:
         difference = f"{sorted(stored - expected)} instead of {sorted(expected - stored)}"
         raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")

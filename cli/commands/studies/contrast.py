@@ -63,12 +63,7 @@ def contrast(
         for bound in bounds:
             computed.append(bound)
             progress.update(task, count=len(computed))
-    result = {
-        "run": run.name,
-        "set": changes,
-        "stages": STAGES,
-        "ceilings": [asdict(bound) for bound in computed],
-    }
+    result = {"run": run.name, "set": changes, "stages": STAGES, "ceilings": [asdict(bound) for bound in computed]}
     if JSON.get():
         print(json.dumps(result, indent=2))
         return

@@ -104,11 +104,7 @@ class Network:
         attributes = {"linear_before_reset": 1} if kind == "GRU" else {}
         self._nodes.append(
             self._onnx.helper.make_node(
-                kind,
-                [self._last, *constants, "", *states],
-                ["", *results],
-                hidden_size=hidden,
-                **attributes,
+                kind, [self._last, *constants, "", *states], ["", *results], hidden_size=hidden, **attributes
             )
         )
         self._inputs += [self._tensor(name, [hidden], [1]) for name in states]

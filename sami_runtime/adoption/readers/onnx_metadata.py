@@ -41,10 +41,7 @@ POSES = {
     "t1": (0.0, 0.0, 0.2, -1.35, 0.0, -0.5, 0.0, 0.0, 0.0, 0.2, 1.35, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, *T1_LEG, *T1_LEG),
 }
 """Default poses [rad] in holosoma-inference 0.1.3, in the order of the robot's joints."""
-SCALES = {
-    "g1": {"base_ang_vel": 0.25, "dof_vel": 0.05},
-    "t1": {"base_ang_vel": 1.0, "dof_vel": 0.1},
-}
+SCALES = {"g1": {"base_ang_vel": 0.25, "dof_vel": 0.05}, "t1": {"base_ang_vel": 1.0, "dof_vel": 0.1}}
 """Scales other than 1 in holosoma's locomotion."""
 LOCOMOTION = (
     *("actions", "base_ang_vel", "command_ang_vel", "command_lin_vel", "cos_phase"),

@@ -15,7 +15,7 @@ from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.limiter import LATE_WRITES, Commands, way_since
+from sami_runtime.safety.limiter import LATE_WRITES, TOO_LATE, Commands, counted_since, way_since
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal, finite_numbers
 
@@ -63,7 +63,7 @@ class BodyGate(SafetyGate):
         self._period = 1.0 / contract.rate_hz
         self._joints: list[NDArray[np.float64]] | None = None
         self._limiting: tuple[str, ...] = ()
-        self._age = self._counted_until = 0.0
+        self._age = 0.0
         self._way: Array | float = 0.0
         self._learned_at: float | None = None
         self._ruled_at: float | None = None
@@ -95,8 +95,8 @@ class BodyGate(SafetyGate):
                 return f"body: {name} is {reading}, expected {count} finite numbers"
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
-        if now is not None and len(self._commands) == LATE_WRITES and now - age < self._commands[0][0]:
-            return f"age: {self._positions} is older than the last {LATE_WRITES} writes; use a slower loop"
+        if now is not None and now - age < counted_since(self._commands):
+            return TOO_LATE.format(self._positions)
         self._joints, self._age, self._learned_at = joints, age, None
         return (self.outside() or None) if self._episode.last_write is None else None
 
@@ -133,10 +133,10 @@ class BodyGate(SafetyGate):
                 "observation to fault() before its action to propose()."
             )
         now = ruling.time
-        if self._learned_at is None:
-            self._learned_at, self._way, self._counted_until = now, 0.0, now - self._age
-        self._way = self._way + way_since(self._commands, self._counted_until, now)
-        self._counted_until = now
+        if self._learned_at is None or self._ruled_at is None:
+            self._learned_at, self._way = now, way_since(self._commands, now - self._age, now)
+        else:
+            self._way = self._way + way_since(self._commands, self._ruled_at, now)
         positions, *velocities = self._joints
         speeds = velocities[0] / self._slower if velocities else None
         elapsed = self._period + self._age + max(0.0, now - self._learned_at)
