@@ -49,8 +49,8 @@ class Joint {
     }
     if (limit_.low > -1e9 || limit_.high < 1e9) {
       const double start = target && !soft() ? now.reference : now.position;
-      double low = at_speed(-braking_speed(std::max(start - limit_.low, 0.0), now.period), now, true);
-      double high = at_speed(braking_speed(std::max(limit_.high - start, 0.0), now.period), now, false);
+      double low = at_speed(-end_speed(std::max(start - limit_.low, 0.0), -now.velocity, now.period), now, true);
+      double high = at_speed(end_speed(std::max(limit_.high - start, 0.0), now.velocity, now.period), now, false);
       if (target) low = clipped(low, limit_.low, limit_.high), high = clipped(high, limit_.low, limit_.high);
       command = ruled(command, low, high, kPositionLimit, limited);
     }
@@ -80,6 +80,14 @@ class Joint {
   // The largest speed from which the joint, after a period h, can still stop within its room.
   double braking_speed(double room, double h) const {
     return 2.0 * room / (h * (1.0 + std::sqrt(1.0 + 2.0 * room / (limit_.acceleration * h * h))));
+  }
+
+  // The highest speed u towards an end; if the joint is faster than it, u h + (u^2 + (v - u)^2) / (2 a) <= room.
+  double end_speed(double room, double v, double h) const {
+    const double most = braking_speed(room, h), a = limit_.acceleration;
+    if (kind_ != JointCommand::kVelocity || !(v > most) || std::isinf(a)) return most;
+    const double excess = v - a * h, square = excess * excess - 2.0 * v * v + 4.0 * (a * room);
+    return std::max(0.5 * (excess + std::sqrt(std::max(square, 0.0))), 0.0);
   }
 
   // The command that asks for a speed; for a soft target, the lowest or highest one that does not exceed this speed.
