@@ -4,7 +4,7 @@ The cases in `tests/cases/joint_limits.json` test both. Each joint is independen
 
 A limit is an interval of joint speeds or torques, and a `Drive` converts it to an interval of commands. Towards the end
 of a joint's range, the limit of the speed u ensures that the joint can brake with deceleration a, after this period h,
-and come to rest before the end: u h + u^2 / (2 a) <= room. A commanded velocity is less if the joint is faster: `slowed_speed`.
+and come to rest before the end: u h + u^2 / (2 a) <= room. `slowed_speed` has the limit for a joint that is faster.
 """
 
 from __future__ import annotations
