@@ -19,7 +19,8 @@ struct JointLimit {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   double low = -1e9, high = 1e9;  // range [rad, m]
   double velocity = kNone;        // highest [rad/s, m/s]
-  double acceleration = kNone;    // least deceleration of a braking joint [rad/s^2, m/s^2]; infinite: at once
+  double acceleration = kNone;    // least deceleration of a braking joint [rad/s^2, m/s^2]; infinite: at once,
+                                  // a soft target by a quarter of its torque
   double torque = kNone;          // highest [N m]; only for a soft target
   double kp = 0.0, kd = 0.0;      // torque = kp (target - q) - kd v; kp 0: the robot reaches targets within a period
   double inertia = 0.0;           // inertia that the motor moves [kg m^2]
@@ -36,7 +37,10 @@ enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit
 
 class Joint {
  public:
-  Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {}
+  Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {
+    if (kind == JointCommand::kTarget && soft() && std::isinf(limit.acceleration))  // it stops no joint at once
+      limit_.acceleration = 0.25 * limit.torque / limit.inertia;
+  }
 
   // Returns the limited command, and sets in `limited` the bit of each rule that changed it. If a number is NaN or
   // infinite, nothing can be judged: returns the command in force, or speed 0, with kNotFinite. Then stop the robot.

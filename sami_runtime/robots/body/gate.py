@@ -76,8 +76,7 @@ class BodyGate(SafetyGate):
         self._period = period
         self.body.begin()
         self._commands.clear()
-        self._joints, self._limiting = None, ()
-        self._age, self._learned_at, self._ruled_at = 0.0, None, None
+        self._joints, self._limiting, self._age, self._learned_at, self._ruled_at = None, (), 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
         """Change to the signals of another model; see `SafetyGate`."""
