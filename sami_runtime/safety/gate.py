@@ -405,6 +405,4 @@ class SafetyGate:
 
     def _standing(self, now: float) -> Ruling:
         action = self._episode.last_write
-        if action is None:
-            return Ruling(None, (), now)
-        return self._ruling(self._episode.limiter.brake(action, now), now)
+        return Ruling(None, (), now) if action is None else self._ruling(self._episode.limiter.brake(action, now), now)

@@ -71,7 +71,8 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
             begin += math.prod(shapes[tensor])
     values = resolved_limits(limits, contract)
     members = [f"limits.{member} = {cpp_value(member, value)};" for member, value in values.items()]
-    writes = 2 + math.ceil(min(LATE_WRITES, LOOP_HZ * max(limits.max_age(contract).values())))
+    age = max(limits.max_age(contract).values()) if limits.workspace else 0.0
+    writes = 2 + math.ceil(min(LATE_WRITES, LOOP_HZ * age))
     about = (
         f"// {_plain(contract.name)}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph "
         f"with\n// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."

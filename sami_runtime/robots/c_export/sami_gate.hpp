@@ -333,7 +333,6 @@ class Gate {
     hold_count_ = alarms_ = commands_ = 0;
     adapting_ = -1;
     then_ = Then::hold;
-    newest_ = -kInfinity;
     newest_by_signal_.fill(-kInfinity);
     ruled_at_ = kInfinity;
     same_.fill(0);
@@ -388,15 +387,12 @@ class Gate {
   }
 
   Reason judge_order(const Observation<M>& observation) {
-    if (!observation.by_signal) {
-      if (observation.time < newest_) return {Kind::order, -1, observation.time, newest_};
-      newest_ = observation.time;
-      return {};
-    }
+    std::array<double, S> times = observation.times;
+    if (!observation.by_signal) times.fill(observation.time);
     for (size_t s = 0; s < S; ++s)
-      if (newest_by_signal_[s] - observation.times[s] > 0.0)
-        return {Kind::order, static_cast<int>(s), observation.times[s], newest_by_signal_[s]};
-    newest_by_signal_ = observation.times;
+      if (newest_by_signal_[s] - times[s] > 0.0)
+        return {Kind::order, observation.by_signal ? static_cast<int>(s) : -1, times[s], newest_by_signal_[s]};
+    newest_by_signal_ = times;
     return {};
   }
 
@@ -755,7 +751,6 @@ class Gate {
   int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
-  double newest_ = -kInfinity;
   std::array<double, S> newest_by_signal_{};
   std::array<int, S> same_{};
   std::array<float, D> repeated_{};

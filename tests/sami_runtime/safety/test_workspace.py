@@ -1,5 +1,7 @@
 """Laws of the workspace: no action leads out of it, and one that leads nowhere out is not touched."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,16 @@ def test_at_1_khz_all_actions_since_a_late_position_count(gate):
             ruling = armed.propose(np.float32([1.0, 0.0]), now)
         way.append(way[-1] + SCALE * float(armed.write(ruling).action[0]) * period / PERIOD)
     assert max(way) == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("by_signal_first", [True, False])
+def test_a_stamp_of_a_signal_does_not_go_back_behind_that_of_an_observation_or_the_reverse(gate, by_signal_first):
+    """Only stamps of one form were compared: a position of the past came after a newer one."""
+    armed = gate(**LIMITS, max_age_s=1.0)
+    whole, by_signal = frame((0.0, 0.0), 1.0), replace(frame((0.0, 0.0), 0.9), times={"position": 1.0})
+    old = replace(frame((0.1, 0.0), 0.9), times=None if by_signal_first else {"position": 0.9})
+    assert armed.fault(by_signal if by_signal_first else whole, 1.0) is None
+    assert armed.fault(old, 1.04).startswith("order: ")
 
 
 @pytest.mark.parametrize("stamped", [True, False])
