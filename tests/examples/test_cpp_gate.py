@@ -108,7 +108,7 @@ def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, v
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="c++ is not installed (Debian: g++)")
-def test_cpp_does_not_act_on_a_position_older_than_its_writes(tmp_path):
+def test_cpp_does_not_act_on_a_position_older_than_its_writes_or_its_predecessor(tmp_path):
     """Where a loop is faster than kWrites allows, it cannot count all actions since."""
     (tmp_path / "main.cpp").write_text(
         """
@@ -129,6 +129,9 @@ def test_cpp_does_not_act_on_a_position_older_than_its_writes(tmp_path):
             if (late != (i > 4)) return 1;
             gate.write(gate.propose({0.0f}, i * 0.001), [](const auto& action) { return action; });
           }
+          sami::Observation<Model> old;  // a stamp of the signal before that of the observation before it
+          old.by_signal = true, old.times = {0.002};
+          if (gate.fault(old, 0.009).kind != sami::Kind::order) return 2;
         }
         """
     )
