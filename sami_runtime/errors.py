@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 
@@ -68,6 +68,11 @@ class CheckFailed(SamiError):  # noqa: N818 - the check itself worked; its resul
     """A check (`verify`, `replay`, `check-adapter`) found a difference."""
 
     exit_code = 4
+
+
+def enumeration(words: Sequence[str], most: int = 6) -> str:
+    """Return words with commas between them: at most `most`, and the number of the others."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 class UnknownName(SamiError):  # noqa: N818 - named after what the user typed

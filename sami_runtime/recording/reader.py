@@ -7,16 +7,17 @@ import io
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.errors import RecordingError, SamiError, enumeration
 from sami_runtime.files import plain_strings, printable, unique
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, StepRecord
@@ -34,6 +35,7 @@ from sami_runtime.recording.format import (
     whole_number,
 )
 from sami_runtime.recording.mcap_file import MAGIC, mcap_parts
+from sami_runtime.signals import Signal
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
 """Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action was repeated
@@ -312,3 +314,20 @@ def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
     except Exception as error:  # zstandard's error has no base class but this
         raise ValueError(f"a chunk cannot be unpacked: {error}") from error
     return b"".join(pieces)
+
+
+def require_signals(recording: Recording, expected: Iterable[Signal], owner: str) -> None:
+    """Check that a recording has signals of the expected names, units and elements, so that its numbers fit.
+
+    Raises:
+        SamiError: It has not; the message has only the differences from the signals of the `owner`.
+    """
+    signals = (*recording.contract.observation, recording.contract.action)
+    stored, valid = ({s.name: (f"[{s.unit}]", *s.elements) for s in layout} for layout in (signals, expected))
+    absent, extra = [name for name in valid if name not in stored], [name for name in stored if name not in valid]
+    faults = [f"it {fact} {enumeration(names)}" for fact, names in (("lacks", absent), ("also has", extra)) if names]
+    for name in [name for name, layout in stored.items() if layout != valid.get(name, layout)]:
+        pairs = zip_longest(stored[name], valid[name], fillvalue="nothing")
+        faults.append(f"{name} has {enumeration([f'{x} instead of {y}' for x, y in pairs if x != y])}")
+    if faults:
+        raise SamiError(f"{recording.path} has other signals than {owner}: {'; '.join(faults)}. Leave it out.")

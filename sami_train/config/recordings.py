@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_runtime.recording.reader import Recording, are_finite, read_recordings
-from sami_runtime.signals import Signal, layouts
+from sami_runtime.recording.reader import Recording, are_finite, read_recordings, require_signals
+from sami_runtime.signals import Signal
 from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
@@ -92,11 +92,7 @@ def recorded_episodes(
 
 def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
     contract = recording.contract
-    interfaces = ((*contract.observation, contract.action), (*spec.signals, spec.action))
-    stored, expected = (set(layouts(signals)) for signals in interfaces)
-    if stored != expected:
-        difference = f"{sorted(stored - expected)} instead of {sorted(expected - stored)}"
-        raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")
+    require_signals(recording, (*spec.signals, spec.action), f"environment {spec.name!r}")
     if abs(contract.rate_hz - spec.rate_hz) > 1e-6 * spec.rate_hz:
         raise SamiError(
             f"{recording.path} was recorded at {contract.rate_hz:g} Hz, but {spec.name!r} acts at {spec.rate_hz:g} Hz; "

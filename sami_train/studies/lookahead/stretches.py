@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recordings
-from sami_runtime.signals import Signal, layouts
+from sami_runtime.recording.reader import Recording, read_recordings, require_signals
+from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
@@ -102,11 +102,11 @@ def recorded_stretches(
 
 
 def _require_fit(recording: Recording, contract: Contract) -> None:
-    stored, expected = (layouts((*c.observation, c.action)) for c in (recording.contract, contract))
-    if stored != expected or recording.contract.rate_hz != contract.rate_hz:
+    require_signals(recording, (*contract.observation, contract.action), f"model {contract.name!r}")
+    if recording.contract.rate_hz != contract.rate_hz:
         raise SamiError(
-            f"{recording.path} was recorded with {stored} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
-            f"{expected} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
+            f"{recording.path} was recorded at {recording.contract.rate_hz:g} Hz; {contract.name!r} acts at "
+            f"{contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
         )
 
 
