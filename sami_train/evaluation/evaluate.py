@@ -160,8 +160,7 @@ class _Worker:
         assert piece.task is not None
         envs = self.envs
         if piece.gap is not None:
-            task_number = zlib.crc32(json.dumps(dict(piece.task), sort_keys=True).encode())  # see `Gap.begin`
-            envs = [GappedEnv(env, self.spec, piece.gap, task_number) for env in envs]
+            envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         connect_ages(self.policy, envs, piece.gap)
         true_state = WithProfile(privileged_goals=True)
         rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), with_profile=true_state)
@@ -169,6 +168,11 @@ class _Worker:
         for first in range(0, self.episodes, len(envs)):
             episodes += rollout.round(range(first, first + len(envs)))
         return [_result(self.spec, piece.task_set, piece.task, episodes[: self.episodes])]
+
+
+def _among(task: Task) -> int:
+    """Return a number by which a profile's random draws differ between tasks, see `Gap.begin`."""
+    return zlib.crc32(json.dumps(dict(task), sort_keys=True).encode())
 
 
 def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence[Episode]) -> TaskResult:

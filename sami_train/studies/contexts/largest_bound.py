@@ -87,11 +87,8 @@ def largest_bounds(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
             not one of the contrast.
     """
-    contrasts = [
-        (method, ranking)
-        for method in map(_contrastive, methods)
-        for ranking in (rankings if method.estimator and method.estimator.ranks else rankings[:1])
-    ]
+    contenders = map(_contrastive, methods)
+    contrasts = [(m, r) for m in contenders for r in rankings[: None if m.estimator and m.estimator.ranks else 1]]
     agent, buffer, collected = _with_buffer(run)
     config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():

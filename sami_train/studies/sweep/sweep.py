@@ -258,10 +258,9 @@ def unfinished_cells(folder: Path) -> str:
     """Return which cells of a folder's sweep are not done, and how to go on; empty without such cells or a sweep."""
     rows = Sweep.open(folder).rows if (folder / "sweep.json").is_file() else []
     names = [row.cell.name for row in rows if row.state != "done"]
-    if not names:
-        return ""
     again = f"sami sweep --out {in_shell(folder)}{by_name(*(row.cell.config.env for row in rows))}"
-    return f"{len(names)} of {len(rows)} cells of {folder} are not done: {enumeration(names)}. Continue with: {again}"
+    text = f"{len(names)} of {len(rows)} cells of {folder} are not done: {enumeration(names)}. Continue with: {again}"
+    return text if names else ""
 
 
 def _checkpointed(folder: Path) -> int:
