@@ -211,10 +211,10 @@ def of_the_world() -> Iterator[Case]:
     yield "workspace and late positions", {**box, "max_age_s": 1.0}, late
     yield "workspace and late positions with a rate", {**box, "max_age_s": 1.0, "rate": 5.0, "rest": 0.0}, late
     quick_loop: list[Step] = []
-    for at in range(150):  # the positions of 90 ticks of the loop ago, of which the last 64 count
+    for at in range(150):  # the positions of 90 ticks of the loop ago
         time, stamp = round(at * 0.001, 6), round(max(at - 90, 0) * 0.001, 6)
         quick_loop.append(Stand(time) if at % 40 else Tick(time, stamp, (0.9, 0.1), 1, (2.5 * stamp, 0.0, 0.0, 0.0)))
-    yield "workspace and positions later than the writes that count", box, quick_loop
+    yield "workspace and late positions in a quick loop", box, quick_loop
     yield "workspace after a pause", {**box, "hold_ticks": 9}, [*along(0.05, action=(0.5, 0.1)), *old(2, 8 * PERIOD)]
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
     yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)

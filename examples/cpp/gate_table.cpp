@@ -16,7 +16,7 @@
 namespace {
 
 struct Model {
-  static constexpr int kAction = 2, kObserved = 4, kSignals = 2;
+  static constexpr int kAction = 2, kObserved = 4, kSignals = 2, kWrites = 122;
   static constexpr std::array<int, kSignals + 1> kSignalBegin{0, 2, 4};
 };
 

@@ -19,7 +19,8 @@ struct JointLimit {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   double low = -1e9, high = 1e9;  // range [rad, m]
   double velocity = kNone;        // highest [rad/s, m/s]
-  double acceleration = kNone;    // least deceleration of a braking joint [rad/s^2, m/s^2]; infinite: at once
+  double acceleration = kNone;    // least deceleration of a braking joint [rad/s^2, m/s^2]; infinite: at once,
+                                  // a soft target by a quarter of its torque
   double torque = kNone;          // highest [N m]; only for a soft target
   double kp = 0.0, kd = 0.0;      // torque = kp (target - q) - kd v; kp 0: the robot reaches targets within a period
   double inertia = 0.0;           // inertia that the motor moves [kg m^2]
@@ -36,7 +37,10 @@ enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit
 
 class Joint {
  public:
-  Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {}
+  Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {
+    if (kind == JointCommand::kTarget && soft() && std::isinf(limit.acceleration))  // it stops no joint at once
+      limit_.acceleration = 0.25 * limit.torque / limit.inertia;
+  }
 
   // Returns the limited command, and sets in `limited` the bit of each rule that changed it. If a number is NaN or
   // infinite, nothing can be judged: returns the command in force, or speed 0, with kNotFinite. Then stop the robot.
@@ -49,8 +53,8 @@ class Joint {
     }
     if (limit_.low > -1e9 || limit_.high < 1e9) {
       const double start = target && !soft() ? now.reference : now.position;
-      double low = at_speed(-braking_speed(std::max(start - limit_.low, 0.0), now.period), now, true);
-      double high = at_speed(braking_speed(std::max(limit_.high - start, 0.0), now.period), now, false);
+      double low = at_speed(-end_speed(std::max(start - limit_.low, 0.0), -now.velocity, now.period), now, true);
+      double high = at_speed(end_speed(std::max(limit_.high - start, 0.0), now.velocity, now.period), now, false);
       if (target) low = clipped(low, limit_.low, limit_.high), high = clipped(high, limit_.low, limit_.high);
       command = ruled(command, low, high, kPositionLimit, limited);
     }
@@ -80,6 +84,14 @@ class Joint {
   // The largest speed from which the joint, after a period h, can still stop within its room.
   double braking_speed(double room, double h) const {
     return 2.0 * room / (h * (1.0 + std::sqrt(1.0 + 2.0 * room / (limit_.acceleration * h * h))));
+  }
+
+  // The highest speed u towards an end; if the joint is faster than it, u h + (u^2 + (v - u)^2) / (2 a) <= room.
+  double end_speed(double room, double v, double h) const {
+    const double most = braking_speed(room, h), a = limit_.acceleration;
+    if (kind_ != JointCommand::kVelocity || !(v > most) || std::isinf(a)) return most;
+    const double excess = v - a * h, square = excess * excess - 2.0 * v * v + 4.0 * (a * room);
+    return std::max(0.5 * (excess + std::sqrt(std::max(square, 0.0))), 0.0);
   }
 
   // The command that asks for a speed; for a soft target, the lowest or highest one that does not exceed this speed.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_action, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.limiter import Limiter, Workspace, limit_names
+from sami_runtime.safety.limiter import Limiter, Shaped, Workspace, limit_names
 from sami_runtime.safety.limits import Limits, Then
 from sami_runtime.safety.watch import ROUNDING, Neutral, Watch
 from sami_runtime.session.telemetry import Reading
@@ -108,8 +108,8 @@ class SafetyGate:
     """The only writer to an adapter: judges observations (`Watch`), shapes actions (`Limiter`), holds, and stops.
 
     At each tick the loop asks for one ruling (`propose`, `stand` or `hold`; `command` or `rest` if a person asks for
-    that), passes it to `write`, and calls `require_armed`: a ruling that trips writes nothing, and the loop must stop
-    the robot. A gate that tripped stays latched: it begins no further episode until somebody calls `rearm`.
+    that), and passes it to `write`, which raises if the gate has tripped: then the loop must stop the robot. A gate
+    that tripped stays latched: it begins no further episode until somebody calls `rearm`.
 
     Args:
         adapter: Simulator or robot. Nothing else may write to it while the gate is in use.
@@ -209,7 +209,9 @@ class SafetyGate:
             return objection.reason
         episode.then = "hold"
         episode.rest.learn(observation)
-        return episode.workspace.learn(observation, now) if episode.workspace else None
+        if episode.workspace:
+            episode.workspace.learn(observation, now)
+        return None
 
     def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
@@ -243,8 +245,7 @@ class SafetyGate:
         episode.hold_count = 0
         episode.limiter.blend_in.begin(episode.last_write if episode.overridden else None)
         episode.overridden = False
-        episode.target = np.array(action, np.float32)
-        return Ruling(*episode.limiter.shape(episode.target, now), now, number=self._rulings)
+        return self._aim(np.array(action, np.float32), now)
 
     def command(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) of a person who drives in place of the policy; all limits but the blend-in apply.
@@ -278,9 +279,8 @@ class SafetyGate:
         """Rule on a tick between two of the policy's: continue towards its last action, or repeat it once reached."""
         if stop := self._pause(now):
             return stop
-        if self._episode.target is None:
-            return self._standing(now)
-        return Ruling(*self._episode.limiter.shape(self._episode.target, now), now, number=self._rulings)
+        target = self._episode.target
+        return self._standing(now) if target is None else self._aim(target, now)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
         """Rule on a tick without a new action: repeat the last one; after `hold_ticks` use the fallback, or rest.
@@ -306,22 +306,21 @@ class SafetyGate:
             return self._fall_back(self.fallback, reason, now)
         if rest is None:
             return self._standing(now)
-        episode.target = rest
         episode.limiter.blend_in.reset()  # the policy's next action blends in from the neutral action
-        action, limited_by = episode.limiter.shape(rest, now)
-        return Ruling(action, ("rest", *limited_by), now, number=self._rulings)
+        ruling = self._aim(rest, now)
+        return ruling._replace(limited_by=("rest", *ruling.limited_by))
 
     def write(self, ruling: Ruling) -> Executed | None:
-        """Write a ruling's action, from which the next step is limited. None if the ruling has none, as one that trips.
+        """Write a ruling's action, from which the next step is limited. None if the ruling has no action.
 
         Raises:
-            SafetyStop: The gate is latched and the ruling has an action, or its limits computed one that is not finite.
+            SafetyStop: The gate is latched, as after a ruling that trips, or an action became NaN or infinite.
             AdapterError, SamiError: The ruling is not the latest, or the adapter's `write` returned no `Executed` (A,).
             NonFiniteError: The adapter reports an executed action that is not finite.
         """
+        self.require_armed()
         if ruling.action is None:
             return None
-        self.require_armed()
         if ruling.number != self._rulings:
             raise SamiError(f"the ruling of {ruling.time:g} s is not the latest of this episode. Do not write it.")
         if not all_finite(ruling.action):  # never write NaN or infinity to a robot, whatever the cause
@@ -385,10 +384,17 @@ class SafetyGate:
 
     def _drive(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) that a person, a pause or the fallback chose."""
-        episode = self._episode
-        episode.target, episode.overridden = action, True
-        episode.limiter.blend_in.reset()
-        return Ruling(*episode.limiter.shape(action, now), now, number=self._rulings)
+        self._episode.overridden = True
+        self._episode.limiter.blend_in.reset()
+        return self._aim(action, now)
+
+    def _aim(self, target: Array, now: float) -> Ruling:
+        """Rule on the next write on the way to a target (A,), which `stand` continues."""
+        self._episode.target = target
+        return self._ruling(self._episode.limiter.shape(target, now), now)
+
+    def _ruling(self, shaped: Shaped, now: float) -> Ruling:
+        return Ruling(*shaped, now, number=self._rulings)
 
     def _fresh(self, period: float) -> GateEpisode:
         rest = Neutral(self.limits, self._action)
@@ -399,6 +405,4 @@ class SafetyGate:
 
     def _standing(self, now: float) -> Ruling:
         action = self._episode.last_write
-        if action is None:
-            return Ruling(None, (), now)
-        return Ruling(*self._episode.limiter.brake(action, now), now, number=self._rulings)
+        return Ruling(None, (), now) if action is None else self._ruling(self._episode.limiter.brake(action, now), now)

@@ -25,15 +25,12 @@ Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Commands = deque[tuple[float, Float64]]
 """Commands (M,), each with the time [s] from which it was in force."""
-LATE_WRITES = 64
-"""Number of commands by which a measurement may be late; `kLateWrites` in C++."""
-TOO_LATE = f"age: {{}} is older than the last {LATE_WRITES} writes; use a slower loop"
-"""Why a signal or an element is rejected that was measured before `counted_since`."""
 
 
-def counted_since(commands: Commands) -> float:
-    """Return the time [s] from which all commands are stored: a measurement before it is too late."""
-    return commands[0][0] if len(commands) == LATE_WRITES else -math.inf
+def drop_before(commands: Commands, stamp: float) -> None:
+    """Remove the commands that were over at the stamp [s] of a measurement: the next one is no older."""
+    while len(commands) > 1 and commands[1][0] <= stamp:
+        commands.popleft()
 
 
 def way_since(commands: Commands, since: Float64 | float, now: float, period: float = 1.0) -> Float64 | float:
@@ -72,23 +69,21 @@ class Workspace:
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))
-        self._commands = Commands(maxlen=LATE_WRITES)
+        self._commands = Commands()
 
     def __bool__(self) -> bool:
         """Whether any element is limited."""
         return len(self._movers) > 0
 
-    def learn(self, observation: Observation, now: float | None) -> str | None:
-        """Store finite, new positions; return why one is not used. Without `now` [s], each is new and of now."""
+    def learn(self, observation: Observation, now: float | None) -> None:
+        """Store finite, new positions. Without `now` [s], each is new and of now."""
         places = [(number_at(observation.values, *place), observation.measured(place[0])) for place in self._places]
         positions, stamps = np.array(places).T
         new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
-        late = new & (stamps < counted_since(self._commands)) & (now is not None)
-        new ^= late  # the actions since the position before count on
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
         way = 0.0 if now is None else way_since(self._commands, stamps, now, self._period)
         self._since, self._last = np.where(new, way, self._since), np.where(new, 0.0, self._last)
-        return TOO_LATE.format(self._elements[int(late.argmax())]) if late.any() else None
+        drop_before(self._commands, math.inf if now is None else self._stamps.min())
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.

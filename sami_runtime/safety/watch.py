@@ -381,12 +381,13 @@ class Order:
     def judge(self, observation: Observation, now: float | None) -> str | None:
         """Object if an observation or one of its signals has an older stamp than its predecessor; return the reason."""
         if observation.times is None:
-            if now is not None and observation.time < self._newest:
-                return self._words("the observation", self._newest - observation.time)
-            self._newest = observation.time
+            newest = max((self._newest, *self._by_signal.values()))
+            if now is not None and observation.time < newest:
+                return self._words("the observation", newest - observation.time)
+            self._newest, self._by_signal = observation.time, {}
             return None
         for name in observation.values if now is not None else ():
-            if (ahead := self._by_signal.get(name, -math.inf) - observation.measured(name)) > 0:
+            if (ahead := self._by_signal.get(name, self._newest) - observation.measured(name)) > 0:
                 return self._words(name, ahead)
         self._by_signal = {name: observation.measured(name) for name in observation.values}
         return None

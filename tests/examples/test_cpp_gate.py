@@ -107,6 +107,39 @@ def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, v
     assert (result.returncode, f"{row} differs at line {at + 1}:" in result.stdout) == (4, True)
 
 
+@pytest.mark.skipif(shutil.which("c++") is None, reason="c++ is not installed (Debian: g++)")
+def test_cpp_does_not_act_on_a_position_older_than_its_writes_or_its_predecessor(tmp_path):
+    """Where a loop is faster than kWrites allows, it cannot count all actions since."""
+    (tmp_path / "main.cpp").write_text(
+        """
+        #include "sami_gate.hpp"
+        struct Model {
+          static constexpr int kAction = 1, kObserved = 1, kSignals = 1, kWrites = 4;
+          static constexpr std::array<int, 2> kSignalBegin{0, 1};
+        };
+        int main() {
+          sami::Limits<Model> limits;
+          limits.period = 0.001;
+          limits.moves = {0}, limits.moves_scale = {1.0}, limits.workspace_low = {-9.0}, limits.workspace_high = {9.0};
+          sami::Gate<Model> gate(limits);
+          for (int i = 0; i < 9; ++i) {
+            sami::Observation<Model> seen;
+            seen.time = (i < 5 ? 0 : i - 5) * 0.001, seen.values[0] = static_cast<float>(i);
+            const bool late = gate.fault(seen, i * 0.001).kind == sami::Kind::age;
+            if (late != (i > 4)) return 1;
+            gate.write(gate.propose({0.0f}, i * 0.001), [](const auto& action) { return action; });
+          }
+          sami::Observation<Model> old;  // a stamp of the signal before that of the observation before it
+          old.by_signal = true, old.times = {0.002};
+          if (gate.fault(old, 0.009).kind != sami::Kind::order) return 2;
+        }
+        """
+    )
+    program = tmp_path / "main"
+    result = call("c++", "-std=c++17", "-Wall", "-Werror", "-I", HEADERS, tmp_path / "main.cpp", "-o", program)
+    assert (result.returncode, call(program).returncode) == (0, 0), result.stderr
+
+
 @pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
 def test_cpp_does_not_compile_where_nan_would_pass_as_a_number(flag):
     if shutil.which("c++") is None:

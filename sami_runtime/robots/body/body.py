@@ -159,12 +159,13 @@ class BodyLimits:
         bounds = self.geometry.limits() if self.geometry else None
         low, high, speed, torque = bounds or (-unlimited, unlimited, unlimited, unlimited)
         by_joint = settings.by_joint
-        self.acceleration = by_joint(settings.acceleration, np.inf)
         self.low, self.high = by_joint(settings.position.low, low), by_joint(settings.position.high, high)
         self.velocity, self.torque = by_joint(settings.velocity.most, speed), by_joint(settings.torque.most, torque)
         self.gains = (by_joint(settings.kp, np.nan), by_joint(settings.kd, np.nan)) if settings.kp else None
         inertia = self.geometry.inertia() if self.geometry and self.gains else np.nan
         self.inertia = by_joint(settings.inertia, inertia)
+        stops = 0.25 * self.torque / self.inertia if self.gains else np.inf  # no soft motor stops a joint at once
+        self.acceleration = by_joint(settings.acceleration, stops)
         self._require()
         self._hand = (
             self.geometry.require_place(settings.hand)

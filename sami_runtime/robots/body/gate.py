@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -15,7 +16,7 @@ from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.limiter import LATE_WRITES, TOO_LATE, Commands, counted_since, way_since
+from sami_runtime.safety.limiter import Commands, Shaped, drop_before, way_since
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal, finite_numbers
 
@@ -67,7 +68,7 @@ class BodyGate(SafetyGate):
         self._way: Array | float = 0.0
         self._learned_at: float | None = None
         self._ruled_at: float | None = None
-        self._commands = Commands(maxlen=0 if settings.command == "joint_positions" else LATE_WRITES)
+        self._commands = Commands(maxlen=0 if settings.command == "joint_positions" else None)
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
@@ -75,8 +76,7 @@ class BodyGate(SafetyGate):
         self._period = period
         self.body.begin()
         self._commands.clear()
-        self._joints, self._limiting = None, ()
-        self._age, self._learned_at, self._ruled_at = 0.0, None, None
+        self._joints, self._limiting, self._age, self._learned_at, self._ruled_at = None, (), 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
         """Change to the signals of another model; see `SafetyGate`."""
@@ -95,44 +95,25 @@ class BodyGate(SafetyGate):
                 return f"body: {name} is {reading}, expected {count} finite numbers"
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
-        if now is not None and now - age < counted_since(self._commands):
-            return TOO_LATE.format(self._positions)
+        drop_before(self._commands, math.inf if now is None else now - age)
         self._joints, self._age, self._learned_at = joints, age, None
         return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the current joints."""
         if self._episode.overridden and (reason := self.outside()):
-            ruling = self._by_body(super().hold(reason, now, ticks))
+            ruling = self.hold(reason, now, ticks)
             return ruling._replace(reason=ruling.reason or reason)
-        return self._by_body(super().propose(action, now, ticks))
+        return super().propose(action, now, ticks)
 
-    def command(self, action: NDArray[np.float32], now: float) -> Ruling:
-        """Rule on an action of a person; see `SafetyGate`."""
-        return self._by_body(super().command(action, now))
-
-    def rest(self, now: float) -> Ruling:
-        """Rule on a tick for which a person requests the neutral action; see `SafetyGate`."""
-        return self._by_body(super().rest(now))
-
-    def stand(self, now: float) -> Ruling:
-        """Rule on a tick between two steps of the policy; see `SafetyGate`."""
-        return self._by_body(super().stand(now))
-
-    def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
-        """Rule on a tick without a new action; see `SafetyGate`."""
-        return self._by_body(super().hold(reason, now, ticks))
-
-    def _by_body(self, ruling: Ruling) -> Ruling:
-        """Return the ruling with the body's limits applied to its action."""
-        if ruling.action is None:
-            return ruling
+    def _ruling(self, shaped: Shaped, now: float) -> Ruling:
+        """Return the ruling on an action, with the body's limits applied."""
+        ruling = super()._ruling(shaped, now)
         if self._joints is None:
             raise SamiError(
                 f"no valid value of {self._positions} was seen, from which the body's limits start. Pass each "
                 "observation to fault() before its action to propose()."
             )
-        now = ruling.time
         if self._learned_at is None or self._ruled_at is None:
             self._learned_at, self._way = now, way_since(self._commands, now - self._age, now)
         else:
@@ -144,7 +125,7 @@ class BodyGate(SafetyGate):
             passed = self._period if self._ruled_at is None else now - self._ruled_at
             elapsed = min(max(passed, 1e-9), PERIODS * self._period)
         self._ruled_at = now
-        target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
+        target = self._offset + self._scale * shaped.action[self._at].astype(np.float64)
         verdict = self.body.limit(target, positions + self._way, speeds, elapsed)
         reasons = zip(verdict.limited_by, verdict.reasons, strict=True)
         self.explanations |= {name: str(reason) for name, reason in reasons if name not in self._limiting}
@@ -155,7 +136,7 @@ class BodyGate(SafetyGate):
             return self._stop(verdict.stop, now)._replace(limited_by=(*limited_by, "stop"))
         if not verdict.limited_by:
             return ruling
-        action = ruling.action.copy()
+        action = shaped.action.copy()
         action[self._at] = ((verdict.command - self._offset) / self._scale).astype(np.float32)
         return ruling._replace(action=action, limited_by=limited_by)
 

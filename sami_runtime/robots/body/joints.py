@@ -4,7 +4,7 @@ The cases in `tests/cases/joint_limits.json` test both. Each joint is independen
 
 A limit is an interval of joint speeds or torques, and a `Drive` converts it to an interval of commands. Towards the end
 of a joint's range, the limit of the speed u ensures that the joint can brake with deceleration a, after this period h,
-and come to rest before the end: u h + u^2 / (2 a) <= room.
+and come to rest before the end: u h + u^2 / (2 a) <= room. `slowed_speed` has the limit for a joint that is faster.
 """
 
 from __future__ import annotations
@@ -179,7 +179,10 @@ class PositionLimit:
         """Return the allowed commands. A joint beyond its range may stand still or return."""
         start = drive.start(state)
         room = np.maximum(SIDES * start + self.ends, 0.0)
-        slowest, fastest = SIDES * -braking_speed(room, self.acceleration, state.period)
+        speed = braking_speed(room, self.acceleration, state.period)
+        if not drive.targets:
+            speed = slowed_speed(speed, -SIDES * state.velocities, room, self.acceleration, state.period)
+        slowest, fastest = SIDES * -speed
         low, high = drive.commands(state, slowest, fastest)
         if drive.targets:
             low, high = bounded(low, self.low, self.high), bounded(high, self.low, self.high)
@@ -228,3 +231,13 @@ def braking_speed(room: Array, acceleration: Array, period: float) -> Array:
     u = a h (sqrt(1 + 2 room / (a h^2)) - 1), written so that an infinite a gives room / h.
     """
     return 2.0 * room / (period * (1.0 + np.sqrt(1.0 + 2.0 * room / (acceleration * period * period))))
+
+
+def slowed_speed(most: Array, speed: Array, room: Array, acceleration: Array, period: float) -> Array:
+    """Return `most`, less where the measured speed v is above it: u h + (u^2 + (v - u)^2) / (2 a) <= room."""
+    above = (speed > most) & np.isfinite(acceleration)
+    if not above.any():
+        return most
+    excess = speed - np.where(above, acceleration * period, 0.0)
+    square = excess * excess - 2.0 * speed * speed + 4.0 * np.where(above, acceleration * room, 0.0)
+    return np.where(above, np.maximum(0.5 * (excess + np.sqrt(np.maximum(square, 0.0))), 0.0), most)

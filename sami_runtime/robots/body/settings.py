@@ -109,7 +109,7 @@ class BodySettings(RobotTable):
     inertia: Gain | dict[str, Gain] | None = None
     """Inertia that each of these motors moves [kg m^2]; if left out, that of the model at home."""
     acceleration: Positive | dict[str, Positive] | None = None
-    """Least deceleration of a braking joint [rad/s^2]; if left out, joints stop at once."""
+    """Least deceleration of a braking joint [rad/s^2]; if left out, at once, or torque / inertia / 4 if soft."""
     home: tuple[Number, ...] | None = None
     """Positions (J,) at which an episode begins; the model's first key or zero position if left out."""
     position: PositionKeys = PositionKeys()

@@ -29,6 +29,9 @@ struct switch template this throw true try typedef typename union unsigned using
 )
 """Reserved names: the keywords of C++, and the namespaces `std` and `sami`."""
 
+LOOP_HZ, LATE_WRITES = 1000.0, 1000
+"""Rate of the fastest loop [1/s] in which the workspace uses a position up to max_age_s, and the most writes kept."""
+
 
 def identifier(name: str) -> str:
     """Return a valid C++ identifier for a name.
@@ -66,9 +69,10 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
         for _, tensor in parts:
             program.store(tensor, target, begin)
             begin += math.prod(shapes[tensor])
-    members = [
-        f"limits.{member} = {cpp_value(member, value)};" for member, value in resolved_limits(limits, contract).items()
-    ]
+    values = resolved_limits(limits, contract)
+    members = [f"limits.{member} = {cpp_value(member, value)};" for member, value in values.items()]
+    age = max(limits.max_age(contract).values()) if limits.workspace else 0.0
+    writes = 2 + math.ceil(min(LATE_WRITES, LOOP_HZ * age))
     about = (
         f"// {_plain(contract.name)}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph "
         f"with\n// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."
@@ -89,7 +93,7 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
             "",
             _signals(contract),
             "struct Model {",
-            *_indented(_constants(contract, state, program.scratch)),
+            *_indented(_constants(contract, state, program.scratch, writes)),
             "};",
             "",
             "// The limits of the file's contract, and of the limits.toml that it was exported with.",
@@ -179,7 +183,7 @@ def _signals(contract: Contract) -> str:
     return "\n".join(lines)
 
 
-def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[str]:
+def _constants(contract: Contract, state: dict[str, int], scratch: int, writes: int) -> list[str]:
     """Return the members of the C++ struct `Model`."""
     sizes = [signal.size for signal in contract.observation]
     offsets = [sum(sizes[:count]) for count in range(len(sizes) + 1)]
@@ -194,6 +198,7 @@ def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[
         "kState": sum(state.values()),
         "kObserved": sum(sizes),
         "kSignals": len(sizes),
+        "kWrites": writes,
         "kScratch": scratch,
         "kLooksAhead": 0 if ahead is None else ahead.steps,
         "kPastSteps": 0 if ahead is None else ahead.steps,

@@ -2,7 +2,8 @@
 // bit-equal to the Python gate on gate_cases.csv (gate_table.cpp). The rules, their order and their names are those of
 // sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides. Use a gate from one
 // thread only. It lacks sensor-bias calibration (`known`), which the export rejects, and limits of the body.
-// M is a model: kAction and kObserved count the elements of the action and of the observation, kSignals its signals;
+// M is a model: kAction and kObserved count the elements of the action and of the observation, kSignals its signals,
+// kWrites the writes by which a position may be late, for a workspace: max_age_s times the loop's rate, and 2 more;
 // signal s has the elements from kSignalBegin[s] up to, but without, kSignalBegin[s + 1].
 #ifndef SAMI_GATE_HPP
 #define SAMI_GATE_HPP
@@ -26,7 +27,6 @@ inline constexpr double kJumpRounding = 1e-5;    // the same over a jump's limit
 inline constexpr double kPausePeriods = 2.0;     // longest elapsed time [periods] that a step may use
 inline constexpr double kUnlimited = 1e100;      // an acceleration [unit/s^2] from here on does not limit
 inline constexpr double kShortestPeriods = 0.5;  // shortest time [periods] over which a speed is measured
-inline constexpr int kLateWrites = 64;           // number of writes by which a position may be late
 inline constexpr double kParked = 0.01;          // share of the bounds' range by which a robot may start outside
 
 // What happens if an observation is refused.
@@ -304,10 +304,10 @@ class Gate {
       since_[i] = since_[i] + last_[i] * elapsed / limits_.period;
       last_[i] = static_cast<double>(executed_[i]);
     }
-    const auto at = static_cast<size_t>(commands_ % kLateWrites);
+    const auto at = static_cast<size_t>(commands_ % M::kWrites);
     command_[at] = executed_;
     command_at_[at] = ruling.time;
-    commands_ = commands_ + 1 < 2 * kLateWrites ? commands_ + 1 : kLateWrites;  // full, at the same place of the ring
+    commands_ = commands_ + 1 < 2 * M::kWrites ? commands_ + 1 : M::kWrites;  // full, at the same place of the ring
     return &executed_;
   }
 
@@ -333,7 +333,6 @@ class Gate {
     hold_count_ = alarms_ = commands_ = 0;
     adapting_ = -1;
     then_ = Then::hold;
-    newest_ = -kInfinity;
     newest_by_signal_.fill(-kInfinity);
     ruled_at_ = kInfinity;
     same_.fill(0);
@@ -388,15 +387,12 @@ class Gate {
   }
 
   Reason judge_order(const Observation<M>& observation) {
-    if (!observation.by_signal) {
-      if (observation.time < newest_) return {Kind::order, -1, observation.time, newest_};
-      newest_ = observation.time;
-      return {};
-    }
+    std::array<double, S> times = observation.times;
+    if (!observation.by_signal) times.fill(observation.time);
     for (size_t s = 0; s < S; ++s)
-      if (newest_by_signal_[s] - observation.times[s] > 0.0)
-        return {Kind::order, static_cast<int>(s), observation.times[s], newest_by_signal_[s]};
-    newest_by_signal_ = observation.times;
+      if (newest_by_signal_[s] - times[s] > 0.0)
+        return {Kind::order, observation.by_signal ? static_cast<int>(s) : -1, times[s], newest_by_signal_[s]};
+    newest_by_signal_ = times;
     return {};
   }
 
@@ -487,8 +483,8 @@ class Gate {
       const double stamp = observation_.measured(signal);
       // The same measurement as before, as of a slow sensor: the actions since then count on.
       if (std::isfinite(place_[i]) && !unequal(position, place_[i]) && !unequal(stamp, place_stamps_[i])) continue;
-      const double oldest = command_at_[static_cast<size_t>(commands_ % kLateWrites)];
-      if (commands_ >= kLateWrites && stamp < oldest) {
+      const double oldest = command_at_[static_cast<size_t>(commands_ % M::kWrites)];
+      if (commands_ >= M::kWrites && stamp < oldest) {
         if (!late) late = {Kind::age, static_cast<int>(signal), now - stamp, now - oldest};
         continue;
       }
@@ -503,8 +499,8 @@ class Gate {
   // How far actions have led from a stamp until now [s], in units of the action times one period.
   double way(size_t i, double stamp, double end) const {
     double sum = 0.0;
-    for (int k = commands_ - 1; k >= std::max(commands_ - kLateWrites, 0) && !(end <= stamp); --k) {
-      const auto at = static_cast<size_t>(k % kLateWrites);
+    for (int k = commands_ - 1; k >= std::max(commands_ - M::kWrites, 0) && !(end <= stamp); --k) {
+      const auto at = static_cast<size_t>(k % M::kWrites);
       const double passed = std::max(end - std::max(stamp, command_at_[at]), 0.0);
       sum += static_cast<double>(command_[at][i]) * passed / limits_.period;
       end = std::min(end, command_at_[at]);
@@ -755,7 +751,6 @@ class Gate {
   int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
-  double newest_ = -kInfinity;
   std::array<double, S> newest_by_signal_{};
   std::array<int, S> same_{};
   std::array<float, D> repeated_{};
@@ -768,8 +763,8 @@ class Gate {
   bool measured_rest_ = false, blends_ = false;
   double blended_ = 0.0;
   std::array<double, A> speed_{}, place_{}, place_stamps_{}, since_{}, last_{};  // place: the last observed position
-  std::array<Action, kLateWrites> command_{};  // a ring of the actions executed last, and their times [s]
-  std::array<double, kLateWrites> command_at_{};
+  std::array<Action, M::kWrites> command_{};  // a ring of the actions executed last, and their times [s]
+  std::array<double, M::kWrites> command_at_{};
   int commands_ = 0;
   Ruling<M> ruling_;
 };

@@ -58,8 +58,8 @@ def test_what_happens_beyond_is_the_limits_choice(gate, then, expected):
     for tick in range(1, 1 + len(expected)):
         reason = armed.fault(frame([0.6, 0], tick * PERIOD), tick * PERIOD)
         ruling = armed.hold(reason, tick * PERIOD)
-        result = armed.write(ruling)
-        results.append((None if result is None else round(float(result.action[0]), 6), ruling.limited_by))
+        written = None if ruling.action is None else round(float(armed.write(ruling).action[0]), 6)
+        results.append((written, ruling.limited_by))
     assert results == expected
     assert armed.tripped == (reason if then == "stop" else None)
 

@@ -101,8 +101,8 @@ def test_late_joints_do_not_lead_commanded_velocities_beyond_an_end(make, late, 
 
 
 @pytest.mark.parametrize("late", [60, 100])
-def test_at_1_khz_all_commands_since_late_joints_count_or_the_joints_are_refused(make, late):
-    """Only 64 counted, and commands led 0.06 rad beyond an end: 100 ms and more pass until the next measurement."""
+def test_at_1_khz_all_commands_since_late_joints_count(make, late):
+    """The gate stored 64, and stopped a loop with joints 100 ms ago."""
     joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
     speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
     action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
@@ -115,19 +115,15 @@ def test_at_1_khz_all_commands_since_late_joints_count_or_the_joints_are_refused
     gate, way, zero = BodyGate(adapter, contract, Limits(max_age_s=0.2), settings=settings), [0.0], np.zeros(1)
     gate.begin(0.001)
     for tick in range(1200):
-        now, measured, fault = tick / 1000, max(0, tick - late), None
+        now, measured = tick / 1000, max(0, tick - late)
         if tick % 40 == 0:
             values = {"joints": np.float32([way[measured]]), "speeds": zero}
-            fault = gate.fault(Observation(values, measured / 1000), now)
-            ruling = gate.hold(fault, now) if fault else gate.propose(np.float32([3.0]), now)
+            assert gate.fault(Observation(values, measured / 1000), now) is None
+            ruling = gate.propose(np.float32([3.0]), now)
         else:
             ruling = gate.stand(now)
-        if ruling.action is None:
-            break
         way.append(way[-1] + float(gate.write(ruling).action[0]) / 1000)
-    assert max(way) <= 1.0 + 1e-4
-    assert (late == 60) == (max(way) > 0.99)
-    assert (late == 100) == ("joints is older than the last 64 writes; use a slower loop" in (gate.tripped or ""))
+    assert 0.99 < max(way) <= 1.0 + 1e-4
 
 
 def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):

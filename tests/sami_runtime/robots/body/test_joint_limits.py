@@ -36,6 +36,37 @@ def test_python_allows_what_the_table_says(case):
     assert ruling.limited_by == tuple(f"body {rule} j" for rule in case["limited_by"])
 
 
+@pytest.mark.parametrize("acceleration", [2.0, 20.0])
+@pytest.mark.parametrize("period", [0.01, 0.1])
+def test_a_joint_that_changes_its_speed_with_the_least_acceleration_comes_to_rest_in_its_range(acceleration, period):
+    """It is faster than its command until it has slowed down: random commands led 0.05 rad beyond an end."""
+    body = body_of({"low": -1.0, "high": 1.0, "acceleration": acceleration}, "joint_velocities")
+    random, place, speed, farthest, steps = np.random.default_rng(0), 0.0, 0.0, 0.0, 50
+    for command in np.repeat(random.choice([-3.0, 3.0], 100), random.choice([1, 2, 5, 20], 100)):
+        allowed = body.limit([command], [place], [speed], period).command[0]
+        for _ in range(steps):
+            most = acceleration * period / steps
+            change = np.clip(allowed - speed, -most, most)
+            place, speed = place + (speed + change / 2) * period / steps, speed + change
+            farthest = max(farthest, abs(place))
+    assert 0.99 < farthest <= 1.0 + 1e-4
+
+
+@pytest.mark.parametrize(("kp", "kd", "inertia", "torque"), [(20.0, 0.5, 0.05, 23.7), (60.0, 1.0, 0.3, 60.0)])
+def test_badly_damped_soft_motors_without_acceleration_come_to_rest_near_the_ends(kp, kd, inertia, torque):
+    """As if they stopped at once, random targets led 0.5 to 1.5 rad beyond an end."""
+    gains = {"kp": kp, "kd": kd, "inertia": inertia, "torque": torque}
+    body, period, steps = body_of({"low": -1.0, "high": 1.0, **gains}, "joint_positions"), 0.02, 20
+    random, place, speed, farthest = np.random.default_rng(0), 0.0, 0.0, 0.0
+    for target in np.repeat(random.choice([-1.5, 1.5], 100), random.choice([1, 2, 5, 20], 100)):
+        allowed = body.limit([target], [place], [speed], period).command[0]
+        for _ in range(steps):
+            speed += (kp * (allowed - place) - kd * speed) / inertia * period / steps
+            place += speed * period / steps
+            farthest = max(farthest, abs(place))
+    assert 0.9 < farthest < 1.03
+
+
 def test_the_table_has_cases_of_every_rule_and_command():
     assert {rule for case in CASES for rule in case["limited_by"]} == {"position", "velocity", "torque"}
     assert {(case["command"], "kp" in case["joint"]) for case in CASES} == {

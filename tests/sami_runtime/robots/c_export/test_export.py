@@ -133,3 +133,14 @@ def test_an_operator_that_cannot_be_written_is_refused_by_name():
     node.op_type = "Atan"
     with pytest.raises(ArtifactError, match=r"its operator Atan .* is none of: Abs, Add, .*Run this file with"):
         cpp_sources(replace(artifact, model_bytes=model.SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    ("limits", "writes"), [({}, 2), ({"max_age_s": 0.3}, 302), ({"max_age_s": float("inf")}, 1002)], ids=repr
+)
+def test_the_gate_keeps_the_writes_of_a_loop_of_1_khz_up_to_the_largest_age(limits, writes):
+    workspace = {"ee_position.x": [-0.3, 0.3]} if limits else {}
+    moves = {"dx": {"element": "ee_position.x", "scale": 0.05}} if limits else {}
+    document = {**limits, "workspace": workspace, "moves": moves}
+    sources = cpp_sources(read_artifact(AHEAD), limits=Limits.of(document, "limits.toml"))
+    assert f"static constexpr int kWrites = {writes};" in sources["panda_satesac_ahead.hpp"]
