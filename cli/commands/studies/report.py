@@ -15,6 +15,7 @@ from ...output import print_text, text_console
 from ...target import task_features
 
 if TYPE_CHECKING:
+    from sami_train.envs.spec import EnvironmentSpec
     from sami_train.studies.report.subject import Subject
 
 SUBJECTS = (
@@ -59,11 +60,11 @@ def report(
     check_out(out, FORCE.get())
     subjects = _subjects(paths, env)
     spec = subjects[0].spec
-    change, films, tasks = settings.get("change"), settings.get("films"), spec.tasks
+    change, films = settings.get("change"), settings.get("films")
     plan = ReportPlan(
         episodes=settings.get("episodes"),
         change=change,
-        films=None if films is None else [dict(tasks.check(task_features(t.split(",")))) for t in films.split(";")],
+        films=None if films is None else [_task(text, spec) for text in films.split(";")],
         without=frozenset(left_out),
         processes=settings.get("processes") or usable_cores(),
         results=tuple(results or ()),
@@ -113,6 +114,11 @@ def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
     subjects = merged(subjects)
     require_alike(subjects)
     return subjects
+
+
+def _task(text: str, spec: EnvironmentSpec) -> dict[str, Any]:
+    """Parse and check a task such as mass=1,crippled=0+4."""
+    return dict(spec.tasks.check(task_features(text.split(","))))
 
 
 def _cost(model: Path) -> dict[str, Any]:

@@ -87,8 +87,7 @@ def largest_bounds(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
             not one of the contrast.
     """
-    contenders = map(_contrastive, methods)
-    contrasts = [(m, r) for m in contenders for r in rankings[: None if m.estimator and m.estimator.ranks else 1]]
+    contrasts = [(method, ranking) for method in map(_contrastive, methods) for ranking in _rankings(method, rankings)]
     agent, buffer, collected = _with_buffer(run)
     config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():
@@ -212,3 +211,8 @@ def _contrastive(name: str) -> Method:
     if contender.estimator is None:
         raise SamiError(f"{contender.title} has no contrastive loss; name some of ccm, satesac, saccm.")
     return contender
+
+
+def _rankings(contender: Method, rankings: Sequence[str]) -> Sequence[str]:
+    """Return the rankings to try with a method: the first one alone if the method does not rank."""
+    return rankings if contender.estimator is not None and contender.estimator.ranks else rankings[:1]
