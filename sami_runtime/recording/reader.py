@@ -316,11 +316,11 @@ def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def require_signals(recording: Recording, expected: Iterable[Signal], owner: str) -> None:
-    """Check that a recording has signals of the expected names, units and elements, so that its numbers fit.
+def require_interface(recording: Recording, expected: Iterable[Signal], rate_hz: float, owner: str) -> None:
+    """Check that a recording has the rate, and the names, units and elements of the signals, of an `owner`.
 
     Raises:
-        SamiError: It has not; the message has only the differences from the signals of the `owner`.
+        SamiError: It has others; the message has only the differences.
     """
     signals = (*recording.contract.observation, recording.contract.action)
     stored, valid = ({s.name: (f"[{s.unit}]", *s.elements) for s in layout} for layout in (signals, expected))
@@ -329,5 +329,7 @@ def require_signals(recording: Recording, expected: Iterable[Signal], owner: str
     for name in [name for name, layout in stored.items() if layout != valid.get(name, layout)]:
         pairs = zip_longest(stored[name], valid[name], fillvalue="nothing")
         faults.append(f"{name} has {enumeration([f'{x} instead of {y}' for x, y in pairs if x != y])}")
+    if abs(recording.contract.rate_hz - rate_hz) > 1e-6 * rate_hz:
+        faults.append(f"it was recorded at {recording.contract.rate_hz:g} Hz instead of {rate_hz:g} Hz")
     if faults:
-        raise SamiError(f"{recording.path} has other signals than {owner}: {'; '.join(faults)}. Leave it out.")
+        raise SamiError(f"{recording.path} does not fit {owner}: {'; '.join(faults)}. Leave it out.")
