@@ -135,10 +135,10 @@ def _runs_of(path: Path) -> list[RunRecord]:
     lines = [record for study in studies for record in read_study(study)]
     names = sorted({folder.resolve().name for folder in folders} | {record.name for record in lines})
     if not names:
-        how = "`sami train` and `sami sweep` make them."
+        advice = "`sami train` and `sami sweep` make them."
         if (path / "sweep.json").is_file():
-            how = f"its sweep continues with: sami sweep --out {in_shell(path)}"
-        raise RunError(f"{path} is no run folder and holds none; {how}")
+            advice = f"its sweep continues with: sami sweep --out {in_shell(path)}"
+        raise RunError(f"{path} is no run folder and holds none; {advice}")
     if not any(fnmatchcase(name, pattern) for name in names):
         raise RunError(f"{path} holds no run whose name is {pattern}; it holds {enumeration(names)}.")
     records = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
