@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 
@@ -70,6 +70,11 @@ class CheckFailed(SamiError):  # noqa: N818 - the check itself worked; its resul
     exit_code = 4
 
 
+def enumeration(words: Sequence[str], most: int = 6) -> str:
+    """Return words with commas between them: at most `most`, and the number of the others."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
 class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
     """A name that the user gave is not among those that exist.
 
@@ -81,10 +86,8 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
     """
 
     def __init__(self, kind: str, name: str, valid: Iterable[str], hint: str = "") -> None:
-        self.kind = kind
-        self.name = name
+        self.kind, self.name, self.hint = kind, name, hint
         self.valid = tuple(sorted(valid))
-        self.hint = hint
         # The arguments, not the message: an exception is rebuilt from them when it crosses a process.
         super().__init__(kind, name, self.valid, hint)
 
@@ -95,9 +98,8 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
         if len(self.valid) > 40:  # too many to list: the keys of the same section, else the names of the sections
             within = [name for name in self.valid if name.startswith(self.name.partition(".")[0] + ".")]
             valid = within or sorted({re.sub(r"\..*", ".*", name) for name in self.valid})
-        listed = ", ".join(valid) or "none"
         hint = f" {self.hint}" if self.hint else ""
-        return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"
+        return f"unknown {self.kind} {self.name!r}.{guess} Valid: {', '.join(valid) or 'none'}.{hint}"
 
 
 def require_known(kind: str, names: Iterable[str], valid: Collection[str], hint: str = "") -> None:

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sami_runtime.errors import NonFiniteError, SignalError, nearest
+from sami_runtime.errors import NonFiniteError, SignalError, enumeration, nearest
 
 LARGEST = 3.4028234663852886e38
 """Largest float32."""
@@ -227,7 +227,7 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
         name: The value's name, for the message.
         elements: Names of the numbers in a row; the message gives indices if empty.
         where: Beginning of the message, such as `"tick 3: observation"`.
-        blame: Last sentence of the message: which code produced the value.
+        blame: Last sentence of the message: which code produced the value, or what to do.
 
     Raises:
         NonFiniteError: A number is not finite; the message names up to 8 elements.
@@ -240,9 +240,8 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
     columns = [int(column) for row, column in bad if row == bad[0, 0]]
     nan = np.isnan(rows[bad[0, 0], columns])
     kind = "NaN" if nan.all() else "NaN and infinity" if nan.any() else "infinity"
-    names = ", ".join(elements[column] if elements else str(column) for column in columns[:8])
-    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    raise NonFiniteError(f"{where} {name!r} contains {kind} at {names}{more}{in_row}. {blame}", name)
+    names = enumeration([elements[column] if elements else str(column) for column in columns], 8)
+    raise NonFiniteError(f"{where} {name!r} contains {kind} at {names}{in_row}. {blame}", name)
 
 
 def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -> SignalError:
@@ -275,8 +274,3 @@ def row_mask(rows: ArrayLike, batch: int) -> NDArray[np.bool_]:
     if array.size:
         mask[array] = True
     return mask
-
-
-def layouts(signals: Iterable[Signal]) -> list[tuple[str, ...]]:
-    """Return name, unit and elements of each signal, sorted: where they are equal, numbers mean the same."""
-    return sorted((signal.name, signal.unit, *signal.elements) for signal in signals)

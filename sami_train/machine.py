@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -25,14 +26,18 @@ def share_of_cores() -> int:
 def one_thread() -> Any:
     """Give processes that start inside the block one thread for linear algebra: they share the cores with the learner.
 
-    From Python 3.11 on they also import nothing from the current folder until they have this process's `sys.path`.
+    A terminal's Ctrl-C, which would end them with tracebacks, is blocked in them. From Python 3.11 on they also import
+    nothing from the current folder until they have this process's `sys.path`.
     """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
+    resource_tracker.ensure_running()  # with the first process, it would unblock the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

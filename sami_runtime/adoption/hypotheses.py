@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.errors import enumeration
+
 Array = NDArray[np.float64]
 
 NAMED, FITTED, SWAPPED = 3.0, 6.0, 1.5
@@ -282,12 +284,12 @@ class _Moments:
                 wrong &= np.abs(gain - scale) > np.abs(scale) * alternative
             if not wrong.any():
                 continue
-            names = _listed([name for name, flag in zip(self.term.elements, wrong, strict=True) if flag])
+            names = enumeration([name for name, flag in zip(self.term.elements, wrong, strict=True) if flag])
             numbers = ""
             if kind == "offset":
-                numbers = " by " + _listed([f"{v:.3g}" for v in (shift + scale * offset)[wrong]])
+                numbers = " by " + enumeration([f"{v:.3g}" for v in (shift + scale * offset)[wrong]])
             elif kind == "scale":
-                numbers = ", factors " + _listed([f"{v:.3g}" for v in (gain / _nonzero(scale))[wrong]])
+                numbers = ", factors " + enumeration([f"{v:.3g}" for v in (gain / _nonzero(scale))[wrong]])
             advice = {"sign": _CHECK_SIGN, "offset": _CHECK_OFFSET, "scale": _CHECK_SCALE}[kind]
             bug = Bug(kind, f"{words} at {names}{numbers}", advice)
             residual = np.where(wrong, alternative, right)
@@ -349,7 +351,7 @@ def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:
         return Bug("swapped sides", f"has left and right swapped at {len(swaps)} elements", "Swap them back.")
     if all(other_end(name) == other for name, other in swaps):
         return Bug("swapped ends", f"has front and rear swapped at {len(swaps)} elements", "Swap them back.")
-    pairs = _listed([f"{name} holds {other}" for name, other in swaps])
+    pairs = enumeration([f"{name} holds {other}" for name, other in swaps])
     return Bug("permutation", f"is in another order: {pairs}", "Fill the elements by their names.")
 
 
@@ -374,7 +376,3 @@ def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
 
 def _nonzero(value: Array) -> Array:
     return np.where(np.abs(value) < 1e-12, 1e-12, value)
-
-
-def _listed(words: Sequence[str], most: int = 6) -> str:
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

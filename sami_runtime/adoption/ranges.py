@@ -17,8 +17,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.files import printable
 from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.model.training_ranges import Spread, TrainingRanges
-from sami_runtime.recording.reader import are_finite, read_recording
-from sami_runtime.signals import layouts
+from sami_runtime.recording.reader import are_finite, read_recording, require_interface
 
 Array = NDArray[np.float32]
 Rollout = dict[str, Array]
@@ -57,9 +56,9 @@ def ranges_in(contract: Contract, paths: Sequence[Path]) -> TrainingRanges:
 
 def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     recording, names = read_recording(path), [signal.name for signal in contract.observation]
-    stored, expected = (layouts((*c.observation, c.action)) for c in (recording.contract, contract))
-    if stored != expected:
-        raise SamiError(f"{path} records {stored}; {contract.name!r} has {expected}. Give one of this policy.")
+    require_interface(
+        recording, (*contract.observation, contract.action), contract.rate_hz, f"policy {contract.name!r}"
+    )
     episodes: dict[int, list[tuple[Observation, Array]]] = {}
     for number, stretch, _ in recording.stretches(are_finite):
         steps = episodes.setdefault(number, [])

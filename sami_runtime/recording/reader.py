@@ -7,16 +7,17 @@ import io
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.errors import RecordingError, SamiError, enumeration
 from sami_runtime.files import plain_strings, printable, unique
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, StepRecord
@@ -34,6 +35,7 @@ from sami_runtime.recording.format import (
     whole_number,
 )
 from sami_runtime.recording.mcap_file import MAGIC, mcap_parts
+from sami_runtime.signals import Signal
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
 """Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action was repeated
@@ -312,3 +314,22 @@ def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
     except Exception as error:  # zstandard's error has no base class but this
         raise ValueError(f"a chunk cannot be unpacked: {error}") from error
     return b"".join(pieces)
+
+
+def require_interface(recording: Recording, expected: Iterable[Signal], rate_hz: float, owner: str) -> None:
+    """Check that a recording has the rate, and the names, units and elements of the signals, of an `owner`.
+
+    Raises:
+        SamiError: It has others; the message has only the differences.
+    """
+    signals = (*recording.contract.observation, recording.contract.action)
+    stored, valid = ({s.name: (f"[{s.unit}]", *s.elements) for s in layout} for layout in (signals, expected))
+    absent, extra = [name for name in valid if name not in stored], [name for name in stored if name not in valid]
+    faults = [f"it {fact} {enumeration(names)}" for fact, names in (("lacks", absent), ("also has", extra)) if names]
+    for name in [name for name, layout in stored.items() if layout != valid.get(name, layout)]:
+        pairs = zip_longest(stored[name], valid[name], fillvalue="nothing")
+        faults.append(f"{name} has {enumeration([f'{x} instead of {y}' for x, y in pairs if x != y])}")
+    if abs(recording.contract.rate_hz - rate_hz) > 1e-6 * rate_hz:
+        faults.append(f"it was recorded at {recording.contract.rate_hz:g} Hz instead of {rate_hz:g} Hz")
+    if faults:
+        raise SamiError(f"{recording.path} does not fit {owner}: {'; '.join(faults)}. Leave it out.")

@@ -334,7 +334,7 @@ class HandoverSequence:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
             fault = gate.fault(observation, now if loop.enforced else None)
-            outside = _outside(gate)
+            outside = str(gate.outside()) if hasattr(gate, "outside") else ""  # of a `BodyGate`
             fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not is_moving and not fault:
@@ -399,11 +399,6 @@ def _not_finite(contract: Contract, observation: Observation) -> str:
         if finite_numbers(reading, signal.size) is None:
             return f"refused: {signal.name} is {reading}, expected {signal.size} finite numbers"
     return ""
-
-
-def _outside(gate: Any) -> str:
-    """Return why the policy may not start at the present joints, if the gate is a `BodyGate`; else empty."""
-    return str(gate.outside()) if hasattr(gate, "outside") else ""
 
 
 def _cold(loop: RunningEpisode) -> str:

@@ -290,9 +290,8 @@ class StepInputs:
 
     def require_finite(self, tick: int) -> None:
         """Raise NonFiniteError where the observation holds NaN or infinity."""
-        blame = "The adapter's read() produced it."
         for signal, share in zip(self._signals, self._shares.values(), strict=True):
-            require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", blame)
+            require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", "Give finite numbers.")
 
     def observe_age(self, age: Age, tick: int) -> None:
         """Copy the ages of a step into the memory that the graph reads, if the model has lookahead.

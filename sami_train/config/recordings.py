@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_runtime.recording.reader import Recording, are_finite, read_recordings
-from sami_runtime.signals import Signal, layouts
+from sami_runtime.recording.reader import are_finite, read_recordings, require_interface
+from sami_runtime.signals import Signal
 from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
@@ -70,7 +70,7 @@ def recorded_episodes(
     listed: list[Any] = [dict(task) for task in tasks]
     episodes: list[Episode] = []
     for path, recording in zip(paths, read_recordings(paths), strict=True):
-        _require_fit(recording, spec)
+        require_interface(recording, (*spec.signals, spec.action), spec.rate_hz, f"environment {spec.name!r}")
         episodes_read = 0
         for number, stretch, is_whole in recording.stretches(are_finite):
             task = stretch[0].info.get("task", {})
@@ -88,20 +88,6 @@ def recorded_episodes(
         if not episodes_read:
             raise SamiError(f"{path} has no {SHORTEST} consecutive steps to learn from; leave it out.")
     return episodes
-
-
-def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
-    contract = recording.contract
-    interfaces = ((*contract.observation, contract.action), (*spec.signals, spec.action))
-    stored, expected = (set(layouts(signals)) for signals in interfaces)
-    if stored != expected:
-        difference = f"{sorted(stored - expected)} instead of {sorted(expected - stored)}"
-        raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")
-    if abs(contract.rate_hz - spec.rate_hz) > 1e-6 * spec.rate_hz:
-        raise SamiError(
-            f"{recording.path} was recorded at {contract.rate_hz:g} Hz, but {spec.name!r} acts at {spec.rate_hz:g} Hz; "
-            "leave it out, since steps of another length cannot be learned from."
-        )
 
 
 def _episode(

@@ -66,7 +66,9 @@ def sharing(
         with closing(make_worker(*arguments)) as worker:
             yield _single(worker)
         return
-    with one_thread(), mp.get_context("spawn").Pool(processes, _begin_process, (make_worker, arguments)) as pool:
+    with one_thread():
+        pool = mp.get_context("spawn").Pool(processes, _begin_process, (make_worker, arguments))
+    with pool:
         arriving: Any = pool.imap if in_order else pool.imap_unordered
         yield lambda jobs: arriving(_run, jobs)
 

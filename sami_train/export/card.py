@@ -83,7 +83,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     if contract.probe is not None:
         lines += _probe(contract.probe)
     if contract.evaluation is not None:
-        lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
+        result, title = Evaluation.from_dict(contract.evaluation), str(training["method"])
+        lines += _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
     lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
     with unfinished(files[0]) as temporary:
         temporary.write_text("\n".join(lines), encoding="utf-8")
@@ -119,8 +120,8 @@ def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
 def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
     periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
     return [
-        f"Lookahead: {ahead.summary()}. Its error on what was held out, by periods ahead, and in brackets that of "
-        "taking the late observation for the present:",
+        f"Lookahead: {ahead.summary()}. Its error on held-out transitions, by periods ahead, and in brackets the error "
+        "if the late observation is treated as current:",
         "",
         f"| signal | unit | {periods} |",
         "|---" * (2 + ahead.steps) + "|",
@@ -138,10 +139,6 @@ def _options(contract: Contract) -> str:
     atlas, ahead = contract.atlas, contract.lookahead
     looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --set probe=true" * (contract.probe is not None)
     return f"{looking} --set atlas_episodes={(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
-
-
-def _results(result: Evaluation, title: str) -> list[str]:
-    return _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
 
 
 def _returns(result: Evaluation, title: str) -> list[str]:

@@ -38,6 +38,16 @@ def test_a_model_and_a_file_to_train_with_are_written_and_accepted(sami, recordi
     assert (refused.code, "never replaces what it reads" in refused.err) == (1, True)
 
 
+def test_a_reader_that_leaves_loses_no_file(sami, recording, monkeypatch):
+    def left(*lines):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sami_cli.commands.studies.fit_robot.print_table", left)
+    assert sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml").code == 1
+    assert Path("fitted.xml").is_file()
+    assert Path("fitted.toml").is_file()
+
+
 def test_what_cannot_be_written_or_would_count_twice_is_refused_before_anything_is_fitted(sami, recording, monkeypatch):
     monkeypatch.setattr("sami_train.studies.fit_robot.fit.fit_robot", None)
     twice = "is named twice. A recording counts once, so name each once."

@@ -1,10 +1,12 @@
 """Signals that ask long work to stop: their handlers within the block, and the earlier ones after it."""
 
+import multiprocessing as mp
 import signal
 
 import pytest
 
-from sami_train.machine import on_stop_signals
+from sami_train.evaluation.play import sharing
+from sami_train.machine import on_stop_signals, one_thread
 
 STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
@@ -44,3 +46,16 @@ def test_under_nohup_a_closed_terminal_does_not_stop_the_work(earlier):
     with on_stop_signals(lambda number, frame: pytest.fail("stopped")):
         signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_ctrl_c_ends_no_process_of_ours_while_it_starts():
+    with one_thread():
+        process = mp.get_context("spawn").Process(target=signal.raise_signal, args=(signal.SIGINT,))
+        process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_ctrl_c_reaches_this_process_while_others_work():
+    with sharing(dict, (), 2):
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

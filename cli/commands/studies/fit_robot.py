@@ -47,22 +47,22 @@ def fit_robot(
         require_output(path, FORCE.get(), [body.xml])
     with values_of(recordings[0]):
         result = fit(body, log)
+    is_fitted = any(fit.verdict != "not identifiable" for fit in result.parameters)
+    if is_fitted and out is not None:  # before anything is printed, because the reader of a pipe may have gone
+        with ExitStack() as stack:
+            model, tasks = (stack.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
+            model.write_text(fitted_model(body, result, out.parent), encoding="utf-8")
+            tasks.write_text(training_document(body, result, out), encoding="utf-8")
     if JSON.get():
         print(json.dumps(_document(result)))
     else:
         _show(result, recordings)
-    if not any(fit.verdict != "not identifiable" for fit in result.parameters):
+    if not is_fitted:
         raise SamiError(
             "nothing is identifiable, so nothing was written. Record larger or more motions: sami drive ROBOT.toml "
             "--excite --set episodes=20 --record run.mcap"
         )
-    if out is None:
-        return
-    with ExitStack() as stack:
-        model, tasks = (stack.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
-        model.write_text(fitted_model(body, result, out.parent), encoding="utf-8")
-        tasks.write_text(training_document(body, result, out), encoding="utf-8")
-    if not JSON.get():
+    if outputs and not JSON.get():
         print_text(f"wrote {outputs[0]} and {outputs[1]}")
         if robot.suffix == ".xml":
             print_text(f"Add [[reward]] terms to {outputs[1]}: see docs/reference/robot-model-file.md")

@@ -31,6 +31,7 @@ from sami_train.studies.compare.groups import (
     group_runs,
     shown_value,
 )
+from sami_train.studies.sweep.sweep import unfinished_cells
 
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
 """The paper's claim: each method with SaNCE beats the same method without SaNCE."""
@@ -204,6 +205,8 @@ class MethodComparison:
             updates = {group.label: [run.updates for run in group.runs if run.updates] for group in self.groups}
             listed = ", ".join(f"{label} {span(numbers)}" for label, numbers in updates.items() if numbers)
             notes.append(f"Unequal updates for equal environment steps: {listed}.")
+        sweeps = dict.fromkeys(run.record.folder.parent for run in self.runs if run.record.study is None)
+        notes += filter(None, map(unfinished_cells, sweeps))
         unfinished = [run.address for run in self.runs if run.facts.get("state") != "finished"]
         if unfinished:
             notes.append(f"Not trained to the end: {', '.join(unfinished)}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, enumeration
 from sami_runtime.model.atlas import label
 from sami_train.config.methods import METHODS, Method, method
 from sami_train.envs.measure import RETURN
@@ -18,6 +18,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunError
 from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import find_runs
+from sami_train.studies.sweep.sweep import unfinished_cells
 
 
 class ComparisonError(SamiError):
@@ -89,12 +90,9 @@ def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:
     records = find_runs(paths)
     missing = [record for record in records if record.evaluation is None]
     if missing:
-        listed = ", ".join(record.address for record in missing[:5])
-        listed += f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise RunError(
-            f"runs without an evaluation, {len(missing)} of {len(records)}: {listed}. "
-            f"Evaluate first: {missing[0].how_to_evaluate()}"
-        )
+        listed = enumeration([record.address for record in missing])
+        advice = unfinished_cells(missing[0].folder.parent) or f"Evaluate first: {missing[0].how_to_evaluate()}"
+        raise RunError(f"runs without an evaluation, {len(missing)} of {len(records)}: {listed}. {advice}")
     runs = [_evaluated(record) for record in records]
     _check_alike(runs)
     return runs

@@ -156,8 +156,8 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
     if response.delay[2] > 0:
         add("action_latency_s", [periods * period for periods in response.delay], "s", by)
     low, lag, high = response.lag
-    if lag > LAG_ERROR:
-        ends = (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)
+    if low > LAG_ERROR:
+        ends = (low - LAG_ERROR, lag, high + LAG_ERROR)
         add("actuator_lag_s", [periods * period for periods in ends], "s", by)
     return numbers
 
@@ -238,6 +238,9 @@ def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
     low, middle, high = np.percentile(periods, [2.5, 50.0, 97.5])
     yield f"The measured period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's is {log.period:.4g} s."
     yield f"Commands move the robot {response.gain:.2f} times as far as the reference."
+    start, lag, end = response.lag
+    if start <= LAG_ERROR < lag:
+        yield f"The motions fit an actuator lag of 0 to {(end + LAG_ERROR) * log.period:.2g} s; the profile omits it."
 
 
 def _negligible(traces: Sequence[Trace], name: str) -> float:

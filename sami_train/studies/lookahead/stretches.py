@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recordings
-from sami_runtime.signals import Signal, layouts
+from sami_runtime.recording.reader import read_recordings, require_interface
+from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
@@ -90,7 +90,9 @@ def recorded_stretches(
     """
     collected: list[Stretch] = []
     for recording in read_recordings(paths):
-        _require_fit(recording, contract)
+        require_interface(
+            recording, (*contract.observation, contract.action), contract.rate_hz, f"model {contract.name!r}"
+        )
         followed = float(recording.about.get("command_delay_s", 0.0))
         later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
         timelines = (_Timeline(records, contract, later) for records in recording.by_episode.values())
@@ -99,15 +101,6 @@ def recorded_stretches(
             raise SamiError(f"{recording.path} has no {LEAST} observations in a row to learn from; leave it out.")
         collected += stretches
     return collected
-
-
-def _require_fit(recording: Recording, contract: Contract) -> None:
-    stored, expected = (layouts((*c.observation, c.action)) for c in (recording.contract, contract))
-    if stored != expected or recording.contract.rate_hz != contract.rate_hz:
-        raise SamiError(
-            f"{recording.path} was recorded with {stored} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
-            f"{expected} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
-        )
 
 
 class _Timeline:

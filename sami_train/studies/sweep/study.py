@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.errors import in_shell
+from sami_runtime.errors import enumeration, in_shell
 from sami_train.files import write_json_lines
 from sami_train.runs.folder import RunError, RunFolder, check_version, is_line
 from sami_train.runs.record import RunRecord
@@ -32,8 +32,6 @@ PARTS: dict[str, tuple[type, ...]] = {
     "metrics": (list,),
 }
 """The keys of a line, and the types of their values."""
-MOST_NAMED = 6
-"""Most runs that a message names."""
 
 
 def write_study(path: Path, records: Iterable[RunRecord]) -> None:
@@ -137,11 +135,12 @@ def _runs_of(path: Path) -> list[RunRecord]:
     lines = [record for study in studies for record in read_study(study)]
     names = sorted({folder.resolve().name for folder in folders} | {record.name for record in lines})
     if not names:
-        raise RunError(f"{path} is no run folder and holds none; `sami train` and `sami sweep` make them.")
+        advice = "`sami train` and `sami sweep` make them."
+        if (path / "sweep.json").is_file():
+            advice = f"its sweep continues with: sami sweep --out {in_shell(path)}"
+        raise RunError(f"{path} is no run folder and holds none; {advice}")
     if not any(fnmatchcase(name, pattern) for name in names):
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        listed = ", ".join(names[:MOST_NAMED]) + more
-        raise RunError(f"{path} holds no run whose name is {pattern}; it holds {listed}.")
+        raise RunError(f"{path} holds no run whose name is {pattern}; it holds {enumeration(names)}.")
     records = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
     return records + [record for record in lines if fnmatchcase(record.name, pattern)]
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, enumeration, in_shell
+from sami_train.envs.catalog import by_name
 from sami_train.files import holder, locked, read_json, write_json, writing
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunError, RunFolder
@@ -251,6 +252,15 @@ class Sweep:
         goes_on = look.state == "lost" or _checkpointed(self.folder(row.cell)) > row.began_at
         if row.state == "stopped" and not stopping and look.state != "cancelled" and goes_on:
             row.state = "waiting"
+
+
+def unfinished_cells(folder: Path) -> str:
+    """Return which cells of a folder's sweep are not done, and how to go on; empty without such cells or a sweep."""
+    rows = Sweep.open(folder).rows if (folder / "sweep.json").is_file() else []
+    names = [row.cell.name for row in rows if row.state != "done"]
+    again = f"sami sweep --out {in_shell(folder)}{by_name(*(row.cell.config.env for row in rows))}"
+    text = f"{len(names)} of {len(rows)} cells of {folder} are not done: {enumeration(names)}. Continue with: {again}"
+    return text if names else ""
 
 
 def _checkpointed(folder: Path) -> int:

@@ -109,7 +109,8 @@ def test_a_file_that_is_no_rollout_is_refused(contract, tmp_path):
 def test_a_recording_with_joints_in_another_order_is_refused(contract, monkeypatch):
     """Only names and sizes were compared, so that the joints' ranges were mixed up."""
     turned = contract.action.model_copy(update={"elements": contract.action.elements[::-1]})
-    other = SimpleNamespace(contract=contract.model_copy(update={"action": turned}), stretches=lambda usable: iter(()))
+    turned_contract = contract.model_copy(update={"action": turned})
+    other = SimpleNamespace(path="run.mcap", contract=turned_contract, stretches=lambda usable: iter(()))
     monkeypatch.setattr(ranges_module, "read_recording", lambda path: other)
-    with pytest.raises(SamiError, match=r"run\.mcap records .*; .* has .*\. Give one of this policy"):
+    with pytest.raises(SamiError, match=r"run\.mcap does not fit policy '.*': .* instead of .*\. Leave it out"):
         ranges_in(contract, [Path("run.mcap")])

@@ -140,7 +140,7 @@ def test_no_rows_reset_nothing(path, observations):
 
 
 REFUSED = {
-    "NaN": ({"position": [0.0, np.nan]}, r"tick 3: observation 'position' contains NaN at y\. The adapter"),
+    "NaN": ({"position": [0.0, np.nan]}, r"tick 3: observation 'position' contains NaN at y\. Give finite numbers"),
     "infinity": ({"goal": [np.inf]}, r"observation 'goal' contains infinity at x"),
     "too large for float32": (
         {"goal": [1e300]},

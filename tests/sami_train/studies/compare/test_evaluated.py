@@ -8,6 +8,7 @@ from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, read_runs
+from sami_train.studies.sweep.grid import Grid
 from tests.making.made_runs import STEPS, made_run
 
 
@@ -27,6 +28,22 @@ def test_runs_without_evaluation_are_named_with_what_to_do(tmp_path):
         read_runs([tmp_path])
     assert str(caught.value).startswith(f"runs without an evaluation, 1 of 3: {missing}.")
     assert f"sami eval --run {missing}" in str(caught.value)
+
+
+def test_a_sweep_that_is_not_done_is_named_with_its_cells_and_how_it_continues(tmp_path):
+    folder, grid = tmp_path / "sweep", Grid({"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2]})
+    folder.mkdir()
+    write_json(folder / "sweep.json", {"version": 1, "episodes": 100, **grid.to_dict()})
+    again = f"sami sweep --out {folder}"
+    with pytest.raises(RunError, match=f"holds none; its sweep continues with: {again}"):
+        read_runs([folder])
+    for seed in range(2):
+        RunFolder(made_run(folder / f"panda-tesac-{seed}", "tesac", seed, success=0.8)).agent.touch()
+    missing = f"1 of 3 cells of {folder} are not done: panda-tesac-2. Continue with: {again}"
+    assert missing in MethodComparison(read_runs([folder])).cautions()
+    RunFolder(folder / "panda-tesac-1").evaluation.unlink()
+    with pytest.raises(RunError, match=f"2 of 3 cells of .*: panda-tesac-1, panda-tesac-2. Continue with: {again}"):
+        read_runs([folder])
 
 
 def test_an_evaluation_of_an_earlier_agent_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
+from sami_train.studies.fit_gap import fit
 from sami_train.studies.fit_gap.fit import document_of, fit_gap, summary_lines
 from sami_train.studies.fit_gap.sensing import copies
 from sami_train.studies.fit_gap.trace import read_log
@@ -110,6 +111,15 @@ def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(g
     estimate = spans(fit).get(("actuator_lag_s", ""))
     assert (0.0 if estimate is None else estimate.value) == pytest.approx(lag, abs=0.01)
     assert estimate is None or estimate.low <= lag <= estimate.high
+
+
+def test_a_lag_that_the_motions_do_not_separate_from_none_is_no_finding(gap_fit, monkeypatch):
+    response = fit.fit_response
+    monkeypatch.setattr(fit, "fit_response", lambda *data: response(*data)._replace(lag=(0.2, 0.6, 0.8)))
+    result = gap_fit()
+    assert ("actuator_lag_s", "") not in spans(result)
+    assert result.profile == GapProfile()
+    assert "The motions fit an actuator lag of 0 to 0.044 s; the profile omits it." in result.notes
 
 
 @pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (3, 2)])
