@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 
@@ -116,6 +116,11 @@ def excerpt(value: object) -> str:
     """Return the `repr` of a value, cut off after 80 characters: a wrong value may be as long as its whole document."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def short_list(names: Sequence[str], most: int = 12) -> str:
+    """Return the first names, at most `most`, and the number of all others; "none" if there is no name."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "none"
 
 
 def in_shell(name: object) -> str:

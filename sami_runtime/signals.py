@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sami_runtime.errors import NonFiniteError, SignalError, nearest
+from sami_runtime.errors import NonFiniteError, SignalError, nearest, short_list
 
 LARGEST = 3.4028234663852886e38
 """Largest float32."""
@@ -240,9 +240,8 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
     columns = [int(column) for row, column in bad if row == bad[0, 0]]
     nan = np.isnan(rows[bad[0, 0], columns])
     kind = "NaN" if nan.all() else "NaN and infinity" if nan.any() else "infinity"
-    names = ", ".join(elements[column] if elements else str(column) for column in columns[:8])
-    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    raise NonFiniteError(f"{where} {name!r} contains {kind} at {names}{more}{in_row}. {blame}", name)
+    names = short_list([elements[column] if elements else str(column) for column in columns], 8)
+    raise NonFiniteError(f"{where} {name!r} contains {kind} at {names}{in_row}. {blame}", name)
 
 
 def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -> SignalError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, short_list
 from sami_runtime.model.atlas import label
 from sami_train.config.methods import METHODS, Method, method
 from sami_train.envs.measure import RETURN
@@ -87,13 +87,12 @@ def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:
         ComparisonError: the runs are of different environments, or were evaluated differently.
     """
     records = find_runs(paths)
-    missing = [record for record in records if record.evaluation is None]
-    if missing:
-        listed = ", ".join(record.address for record in missing[:5])
-        listed += f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    unevaluated = [record for record in records if record.evaluation is None]
+    if unevaluated:
+        listed = short_list([record.address for record in unevaluated], 5)
         raise RunError(
-            f"runs without an evaluation, {len(missing)} of {len(records)}: {listed}. "
-            f"Evaluate first: {missing[0].how_to_evaluate()}"
+            f"runs without an evaluation, {len(unevaluated)} of {len(records)}: {listed}. "
+            f"Evaluate first: {unevaluated[0].how_to_evaluate()}"
         )
     runs = [_evaluated(record) for record in records]
     _check_alike(runs)

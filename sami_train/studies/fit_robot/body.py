@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from mujoco import rollout
 from numpy.typing import NDArray
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, short_list
 from sami_runtime.model.contract import Contract
 from sami_train.envs.mjcf.description import ActionRange, Change, read_description
 from sami_train.envs.mjcf.model import Dynamics, control_range, joint_name, names
@@ -96,7 +96,7 @@ class RobotBody:
             if actuator.target in self.fixed:
                 raise SamiError(
                     f"{path}: actuator {actuator.name!r} drives {actuator.target!r}, whose position is no element of "
-                    f"the recording ({_listed(_elements(contract))}). Observe it under the joint's name, in rad or m."
+                    f"the recording ({_elements(contract)}). Observe it under the joint's name, in rad or m."
                 )
             actuator.nsample, actuator.delay = 0, 0.0  # the fit delays the controls itself
         for key in list(spec.keys):
@@ -218,8 +218,8 @@ def _recorded(
     joints = [joint.name for joint in spec.joints if joint.type in (HINGE, SLIDE) and joint.name in positions]
     if not joints:
         raise SamiError(
-            f"{path}: no joint's position was recorded. Its joints are {_listed([j.name for j in spec.joints])}; the "
-            f"recording has {_listed(_elements(contract))}. Observe joints under their names, in rad or m."
+            f"{path}: no joint's position was recorded. Its joints are {short_list([j.name for j in spec.joints])}; "
+            f"the recording has {_elements(contract)}. Observe joints under their names, in rad or m."
         )
     columns: dict[str, tuple[list[int], list[int]]] = {}
     kinds = [positions, speeds] if all(joint in speeds for joint in joints) else [positions]
@@ -242,10 +242,9 @@ def _actions(
     """
     action = contract.action
     if sorted(action.elements) != sorted(actuators):
-        recorded = _listed(list(action.elements))
         raise SamiError(
-            f"{path}: its actuators are {_listed(actuators)}; the recorded action has {recorded}. "
-            "Call the actuators as the action's elements are called."
+            f"{path}: its actuators are {short_list(actuators)}; the recorded action has "
+            f"{short_list(action.elements)}. Call the actuators as the action's elements are called."
         )
     order = [action.elements.index(name) for name in actuators]
     if action.unit != "1":
@@ -253,9 +252,6 @@ def _actions(
     return order, *control_range(model, about)
 
 
-def _elements(contract: Contract) -> list[str]:
-    return [f"{signal.name}.{element}" for signal in contract.observation for element in signal.elements]
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "none"
+def _elements(contract: Contract) -> str:
+    """Return the observed elements as text."""
+    return short_list([f"{signal.name}.{element}" for signal in contract.observation for element in signal.elements])

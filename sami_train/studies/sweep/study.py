@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.errors import in_shell
+from sami_runtime.errors import in_shell, short_list
 from sami_train.files import write_json_lines
 from sami_train.runs.folder import RunError, RunFolder, check_version, is_line
 from sami_train.runs.record import RunRecord
@@ -139,9 +139,7 @@ def _runs_of(path: Path) -> list[RunRecord]:
     if not names:
         raise RunError(f"{path} is no run folder and holds none; `sami train` and `sami sweep` make them.")
     if not any(fnmatchcase(name, pattern) for name in names):
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        listed = ", ".join(names[:MOST_NAMED]) + more
-        raise RunError(f"{path} holds no run whose name is {pattern}; it holds {listed}.")
+        raise RunError(f"{path} holds no run whose name is {pattern}; it holds {short_list(names, MOST_NAMED)}.")
     records = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
     return records + [record for record in lines if fnmatchcase(record.name, pattern)]
 
