@@ -256,7 +256,7 @@ def run_episodes(plan: Plan) -> None:
 
         def on_end(report: EpisodeReport) -> None:
             if feed is not None:
-                feed.ended(report)
+                feed.end_episode(report)
             if log is not None:
                 log.conclude(report)
 

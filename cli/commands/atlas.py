@@ -31,7 +31,7 @@ def atlas(
     check: Annotated[
         int | None, typer.Option(min=1, help="Write nothing; count alarms in this many fresh episodes of every task.")
     ] = None,
-    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    override: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Measure the contexts of the training tasks: the in-distribution reference, for out-of-distribution alarms.
 
@@ -47,7 +47,7 @@ def atlas(
     from sami_train.studies.contexts.alarms import check as count
     from sami_train.studies.contexts.recovery import measure_recoveries, measure_recovery
 
-    settings = set_values(SETTINGS, set_)
+    settings = set_values(SETTINGS, override)
     artifact = read_artifact(model)
     contract = artifact.contract
     spec = environment_of(contract, env)

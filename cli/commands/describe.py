@@ -28,7 +28,7 @@ def describe(
             help="Take training ranges from a recording (NAME.mcap) or a rollout (NAME.npz); may be given often.",
         ),
     ] = None,
-    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    override: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Store training ranges in a model file, for `sami check-adapter`; also frame, home pose and meanings.
 
@@ -41,7 +41,7 @@ def describe(
     from sami_train.export.training_ranges import describe as put
     from sami_train.export.training_ranges import measure_ranges
 
-    settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
+    settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, override)
     artifact = read_artifact(model)
     contract = artifact.contract
     refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them again."

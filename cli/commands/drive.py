@@ -38,7 +38,7 @@ def drive(
     record: Annotated[
         Path | None, typer.Option(help="Record every tick to NAME.mcap, instead of the file's record.")
     ] = None,
-    set_: Annotated[
+    override: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -64,7 +64,7 @@ def drive(
     if check and (dry_run or excite or browse):
         option = "--dry-run" if dry_run else "--excite" if excite else "--live"
         raise SamiError(f"--check reads once and begins no episode, so {option} has nothing to do. Leave out one.")
-    changes = run_values(set_) | ({} if record is None else {"record": str(record)})
+    changes = run_values(override) | ({} if record is None else {"record": str(record)})
 
     def load() -> RobotFile:
         import_from_folder_of(robot)

@@ -13,7 +13,7 @@ from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
 from ..output import print_text
 from .inspect import lookahead_lines, probe_lines
-from .studies.probe import EPISODES, fitted
+from .studies.probe import EPISODES, model_with_probe
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -64,7 +64,7 @@ def export(
             metavar="FILE", help="Fit the forward model to a recording of your robot, NAME.mcap; again for more."
         ),
     ] = None,
-    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    override: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Write a trained run as one ONNX file that agrees with torch, and its weights for `sami train --init`.
 
@@ -73,7 +73,7 @@ def export(
     from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import require_output
 
-    settings = set_values(SETTINGS, set_)
+    settings = set_values(SETTINGS, override)
     if c is not None:
         if any(value is not None for value in (run, model, env, lookahead, refit)) or settings.keys() - {"limits"}:
             raise typer.BadParameter("--c goes with --out and --set limits=FILE; there is nothing to train or fit")
@@ -131,7 +131,7 @@ def export(
                 lambda file: _look_ahead(file, out, lookahead, episodes, refit or (), command_delay_s, bar)
             )
         if probe:
-            additions.append(lambda file: fitted(file, out, spec, EPISODES, bar))
+            additions.append(lambda file: model_with_probe(file, out, spec, EPISODES, bar))
         result = export_run(
             folder,
             out,

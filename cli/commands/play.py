@@ -20,7 +20,7 @@ def play(
             help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`.",
         ),
     ] = None,
-    set_: Annotated[
+    override: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -49,7 +49,7 @@ def play(
     from ..film import film_of
     from ..target import simulator
 
-    values = {"episodes": 1, **run_values(set_), **({} if record is None else {"record": str(record)})}
+    values = {"episodes": 1, **run_values(override), **({} if record is None else {"record": str(record)})}
     keys = SimulatorKeys.of(values, "--set")
     mode, film = film_of(render, keys.dry_run)
     spec = play_environment(admission_of(keys, rehearsed=False).admit(model).contract, robot)

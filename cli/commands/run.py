@@ -40,7 +40,7 @@ def run(
         str | None,
         typer.Option(metavar="FILE", help="Sim-to-real profile: NAME.toml or NAME.json, or modest, which is built in."),
     ] = None,
-    set_: Annotated[
+    override: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -66,7 +66,7 @@ def run(
 
     from ..episode_loop import run_episodes
 
-    values = run_values(set_)
+    values = run_values(override)
     options = {"gap": gap, "record": record and str(record), "episodes": episodes, "seed": seed}
     values |= {name: value for name, value in options.items() if value is not None}
     for key in values.keys() & (RobotFile.model_fields.keys() - SimulatorKeys.model_fields.keys()):

@@ -135,7 +135,7 @@ def main(where: str, cpu_s: int, memory: int) -> None:
 
 def adopt_in_process(reading: PolicyReading, where: str) -> Artifact:
     """Return the adopted policy; this process runs it, without limits of its own."""
-    data, layout, recipe = _fitted(reading, where)
+    data, layout, recipe = _network_for(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
     contract = _contract(reading, recipe, layout, where)
     model = wrapped_model(with_free_batch(data), recipe, layout, contract, where)
@@ -156,7 +156,7 @@ def adopt_in_process(reading: PolicyReading, where: str) -> Artifact:
     return artifact
 
 
-def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
+def _network_for(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
     """Return the policy's bytes with its functions inlined, the layout of its graph, and its recipe."""
     data = reading.policy
     scan, model = scan_bytes(data, where), read_model(data, where)

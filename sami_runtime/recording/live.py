@@ -113,7 +113,7 @@ class Feed:
             return
         self._send(message)
 
-    def ended(self, report: EpisodeReport) -> None:
+    def end_episode(self, report: EpisodeReport) -> None:
         """Send the outcome of the episode whose ticks were sent last."""
         self._send({"came": [self._episode, report.ended.value, report.success]})
 

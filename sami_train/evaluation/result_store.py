@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -61,37 +60,40 @@ class KeptResults:
         self.path: Path | None = None
         self._ending = ""
         self._rows: dict[str, list[TaskResult]] = {}
+        self._gathered: dict[Path, tuple[int, int]] = {}
+        """Size and time [ns] of each other file when it was read."""
         self._as_read: list[dict[str, Any]] | None = []
         """The lines of the file until the first write: reading alone leaves the file unchanged."""
         if results_path is None:
             return
         identity = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
         self._ending = f".{hashlib.sha256(identity.encode()).hexdigest()[:12]}{ENDING}"
-        self._read(results_path)
-
-    def at(self, results_path: Path) -> KeptResults:
-        """Return the intermediate results of the same measurement beside another result."""
-        other = copy.copy(self)
-        other._read(results_path)
-        return other
-
-    def _read(self, results_path: Path) -> None:
         self.path = results_path.with_name(results_path.stem + self._ending)
-        self._as_read = whole = read_json_lines(self.path)
+        self._as_read = read_json_lines(self.path)
+        self._rows = self._results(self.path, self._as_read)
+
+    def _results(self, path: Path, lines: list[dict[str, Any]]) -> dict[str, list[TaskResult]]:
         try:
-            self._rows = {
-                row["of"]: [TaskResult.from_row(result, self.spec) for result in row["results"]] for row in whole
-            }
+            return {row["of"]: [TaskResult.from_row(result, self.spec) for result in row["results"]] for row in lines}
         except (KeyError, TypeError, ValueError) as error:
-            raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and run the command again.") from error
+            raise SamiError(f"{path} is damaged: {error!r}. Remove it, and run the command again.") from error
 
     def results_of(self, piece: Piece) -> list[TaskResult] | None:
         """Return the results of a piece; None if it is not measured yet."""
         return self._rows.get(piece.key)
 
-    def take(self, other: KeptResults) -> list[TaskResult]:
-        """Add the results of another file of the same measurement, and return the new ones."""
-        new = {key: results for key, results in other._rows.items() if key not in self._rows}
+    def gather(self, results_path: Path) -> list[TaskResult]:
+        """Add the results that the same measurement has beside another result, and return the new ones.
+
+        The file is not read again until it changes.
+        """
+        path = results_path.with_name(results_path.stem + self._ending)
+        state = (path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else (0, 0)
+        if self._gathered.get(path) == state:
+            return []
+        self._gathered[path] = state
+        rows = self._results(path, read_json_lines(path))
+        new = {key: results for key, results in rows.items() if key not in self._rows}
         for key, results in new.items():
             self._keep(key, results)
         return [result for results in new.values() for result in results]

@@ -48,11 +48,11 @@ def least_episodes(tasks: int, rate: float = RATE) -> int:
     return 2 * math.ceil(fewest(rate, CONFIDENCE) / tasks)
 
 
-def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
+def require_enough(episodes: int, tasks: int) -> None:
     """Raise SamiError, with the least number, if there are fewer episodes of each task than a threshold needs."""
-    if episodes < (least := least_episodes(tasks, rate)):
+    if episodes < (least := least_episodes(tasks)):
         raise SamiError(
-            f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {rate:.0%}; "
+            f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {RATE:.0%}; "
             f"at least {least} are needed."
         )
 

@@ -140,7 +140,6 @@ def measure_ranges(
     spec: EnvironmentSpec,
     episodes: int = EPISODES,
     starts: int = STARTS,
-    seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> TrainingRanges:
     """Return the training ranges, from `episodes` episodes over all training tasks, and responses from `starts` starts.
@@ -152,7 +151,7 @@ def measure_ranges(
     training = artifact.contract.training
     tasks, profile = known_tasks(training, spec), known_gap(training)
     task_of_episode = tasks_in_turn(tasks, episodes)
-    rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, profile, on_round)
+    rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, SEED, profile, on_round)
     observations = [observed for observed, _, _ in rollouts]
     flat = np.concatenate(observations)
     actions = np.concatenate([acted for _, acted, _ in rollouts])
@@ -161,13 +160,13 @@ def measure_ranges(
     return TrainingRanges(
         measured=(
             f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "
-            f"random actions half of the time; seed {seed}"
+            f"random actions half of the time; seed {SEED}"
         ),
         steps=len(flat),
         episodes=episodes,
         signals={name: Spread.of(value) for name, value in values.items()},
         begin={name: Spread.of(value) for name, value in first.items()},
-        responses=measure_responses(spec, tasks, starts, seed),
+        responses=measure_responses(spec, tasks, starts),
         repeats=measure_repeats(spec, profile.gap, observations) if profile.clean_share == 0 else {},
     )
 

@@ -52,11 +52,11 @@ def probe(
     else:
         require_output(out, FORCE.get(), [model])
     with bars() as bar:
-        probed = fitted(artifact, out or model, environment_of(contract, env), episodes, bar)
+        probed = model_with_probe(artifact, out or model, environment_of(contract, env), episodes, bar)
     print_text(f"wrote {out or model}", *probe_lines(write(probed)))
 
 
-def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:
+def model_with_probe(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:
     """Fit a probe to a model file, and return the model file with the probe; write nothing."""
     from sami_train.studies.readout.attach import measure_probe, with_probe
 

@@ -44,7 +44,7 @@ def report(
             "results of a shipped model are shown without it."
         ),
     ] = None,
-    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    override: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Write one HTML report on models and runs; measurements that --out already holds are reused."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -54,7 +54,7 @@ def report(
     from sami_train.studies.report.parts import PARTS, ReportPlan
     from sami_train.studies.report.write import check_out, write_report
 
-    settings = set_values(SETTINGS, set_)
+    settings = set_values(SETTINGS, override)
     left_out = [name.strip() for name in settings.get("without", "").split(",") if name.strip()]
     require_known("part", left_out, PARTS)
     check_out(out, FORCE.get())

@@ -113,16 +113,17 @@ class Go2Mapping:
 
     def _numbers(self, key: str, default: Any, faults: list[str]) -> Array:
         """Return a setting for each element of the action, (A,); if it is left out, `default` (the model file's)."""
-        value, size = getattr(self.settings, key), self.contract.action.size
-        if value is None and default is None:
+        set_value, size = getattr(self.settings, key), self.contract.action.size
+        value = default if set_value is None else set_value
+        if value is None:
             faults.append(f"settings.{key} is missing, and the model file does not say it")
-        value = next(number for number in (value, default, 1.0) if number is not None)
+            return np.ones(size)
         numbers, least = np.atleast_1d(numbers_of(value)).astype(float), 0.0 if key in ("kp", "kd") else -np.inf
         if not (np.isfinite(numbers) & (numbers >= least)).all():  # the model file's: settings are checked
             faults.append(f"{key} of the model file is {value}, which no motor may get: set settings.{key}")
         if numbers.size not in (1, size):
             faults.append(f"settings.{key} has {numbers.size} numbers for {size} joints")
-            numbers = np.ones(1)
+            return np.ones(size)
         return np.broadcast_to(numbers, size).astype(float)
 
     def _in_order(self, numbers: Array) -> Array:

@@ -28,10 +28,10 @@ def tip_of(angles: Array) -> Array:
     return np.array([_PAN_X + at.real * np.cos(angles[0]), -at.real * np.sin(angles[0]), at.imag])
 
 
-def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
+def joints_at(tip: Array) -> Array:
     """Return joint angles (4,) [rad] for fingertips at a point (3,) [m], or as near to it as the arm reaches."""
     x, y, z = tip[0] - _PAN_X, tip[1], tip[2]
-    to_wrist = np.hypot(x, y) + 1j * z - _HAND * np.exp(-1j * pitch) - _LIFT_R - 1j * _LIFT_Z
+    to_wrist = np.hypot(x, y) + 1j * z - _HAND * np.exp(-1j * _PITCH) - _LIFT_R - 1j * _LIFT_Z
     upper, fore = abs(_UPPER), abs(_FORE)
     reach = np.clip(abs(to_wrist), abs(upper - fore) + 1e-6, upper + fore - 1e-6)
     at_lift = np.arccos((upper**2 + reach**2 - fore**2) / (2.0 * upper * reach))
@@ -39,7 +39,7 @@ def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
     raised = np.angle(to_wrist) + at_lift
     lift = np.angle(_UPPER) - raised
     elbow = np.angle(_FORE) - (raised - np.pi + at_elbow) - lift
-    return np.array([-np.arctan2(y, x), lift, elbow, pitch - lift - elbow])
+    return np.array([-np.arctan2(y, x), lift, elbow, _PITCH - lift - elbow])
 
 
 def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task) -> NDArray[np.float32]:

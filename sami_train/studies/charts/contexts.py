@@ -19,8 +19,8 @@ from sami_train.studies.charts.chart import Chart, Panel, Row, colours_of, rows_
 from sami_train.studies.charts.scores import title_of
 from sami_train.studies.contexts.adaptation import Adaptation
 from sami_train.studies.contexts.changed_episodes import Variant
+from sami_train.studies.report.episodes import ReportEpisode
 from sami_train.studies.report.mapped import Separability, accuracy, usable
-from sami_train.studies.report.played import Played
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ Labels = Mapping[str, Sequence[str]]
 """A value for each episode, by name of the label."""
 
 
-def labels_of(spec: EnvironmentSpec, episodes: Sequence[Played]) -> dict[str, list[str]]:
+def labels_of(spec: EnvironmentSpec, episodes: Sequence[ReportEpisode]) -> dict[str, list[str]]:
     """Return the labels that colour maps: each feature of the task, the skill, and the outcome."""
     names = [feature.name for feature in spec.tasks.features]
     labels = {name: [text_of(episode.task[name]) for episode in episodes] for name in names}
@@ -59,7 +59,9 @@ def labels_of(spec: EnvironmentSpec, episodes: Sequence[Played]) -> dict[str, li
     return labels
 
 
-def maps(spec: EnvironmentSpec, episodes: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
+def maps(
+    spec: EnvironmentSpec, episodes: Sequence[ReportEpisode], planes: Mapping[str, np.ndarray], labels: Labels
+) -> Chart:
     """Return maps of the contexts of final steps, a panel for each method and label.
 
     Args:
@@ -109,7 +111,7 @@ def _order(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def by_step(episodes: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
+def by_step(episodes: Sequence[ReportEpisode], labels: Labels, measured: Sequence[Separability]) -> Chart:
     """Return how well the contexts of each step identify each label; an episode that is over keeps its last context."""
     longest = _usual_longest(episodes)
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
@@ -138,12 +140,12 @@ def by_step(episodes: Sequence[Played], labels: Labels, measured: Sequence[Separ
     return Chart("context_tells", caption, (Panel("What it identifies, by step", draw),), tuple(rows), width=440)
 
 
-def _usual_longest(episodes: Sequence[Played]) -> int:
+def _usual_longest(episodes: Sequence[ReportEpisode]) -> int:
     """Return the 95th percentile of the episodes' lengths [steps]."""
     return int(np.percentile([len(episode.contexts) for episode in episodes], 95))
 
 
-def over_time(spec: EnvironmentSpec, all_episodes: Sequence[Played]) -> Chart | None:
+def over_time(spec: EnvironmentSpec, all_episodes: Sequence[ReportEpisode]) -> Chart | None:
     """Return the mean context by step, a panel per dimension, a line per value of the first numeric feature, if any."""
     names = [feature.name for feature in spec.tasks.features if not isinstance(feature, Crippled)]
     if not names:

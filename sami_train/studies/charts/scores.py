@@ -22,7 +22,7 @@ from sami_train.studies.charts.chart import BAND, FAINT, HEAT, INK, Chart, Panel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sami_train.studies.report.played import Played
+    from sami_train.studies.report.episodes import ReportEpisode
 
 HARDLY = 0.1
 """A cell whose success excluding trivial starts is below this is marked: hardly better than doing nothing."""
@@ -218,9 +218,9 @@ def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
     return Chart("scores", caption, panels, tuple(rows), width=300, height=45 + max(30, 20 * len(names)))
 
 
-def skills(spec: EnvironmentSpec, all_episodes: Sequence[Played]) -> Chart:
+def skills(spec: EnvironmentSpec, all_episodes: Sequence[ReportEpisode]) -> Chart:
     """Return the probability of each skill by task, a panel per skill: the rarest last, and then only `other`."""
-    by_task: dict[tuple[str, str], list[Played]] = {}
+    by_task: dict[tuple[str, str], list[ReportEpisode]] = {}
     for episode in all_episodes:
         by_task.setdefault((episode.task_set, label(episode.task)), []).append(episode)
     cells: dict[str, list[Cell]] = {}

@@ -13,7 +13,7 @@ from sami_runtime.errors import SamiError
 from sami_train.studies.fit_gap.fit import require_excitation
 from sami_train.studies.fit_gap.trace import Log
 from sami_train.studies.fit_robot.body import Parameter, RobotBody
-from sami_train.studies.fit_robot.windows import RecordedWindows, cut
+from sami_train.studies.fit_robot.windows import RecordedWindows, windows_of
 
 Array = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     """
     require_excitation(log)
     width = len(body.joints) * (1 + body.velocities)
-    windows, test = cut(log, body.columns, width, body.control)
+    windows, test = windows_of(log, body.columns, width, body.control)
     count = len(body.joints)
     positions = windows.readings[:, :, :count]
     speeds = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))

@@ -60,7 +60,7 @@ class RecordedWindows:
         return np.diff(reached, axis=1) * steps
 
 
-def cut(
+def windows_of(
     log: Log, columns: Mapping[str, tuple[Places, Places]], width: int, control: Callable[[Array], Array]
 ) -> tuple[RecordedWindows, RecordedWindows]:
     """Return the windows to fit to, and the held-out windows.

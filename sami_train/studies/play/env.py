@@ -53,7 +53,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     `task`, `tracking_error`, and `is_success`: whether the robot is upright. A fall ends the episode.
 
     Args:
-        played: the policy and the robot.
+        setup: the policy and the robot.
         tasks: commands to draw from at each reset: a set's name, one command, or several.
         render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
         render_size: width and height of rendered images [pixels].

@@ -22,8 +22,8 @@ from sami_train.files import read_json, write_json
 from sami_train.studies.charts.contexts import labels_of
 from sami_train.studies.contexts.adaptation import contexts_around, usual_change
 from sami_train.studies.contexts.changed_episodes import DynamicsChange
+from sami_train.studies.report.episodes import SEED, ReportEpisode, film, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.mapped import Separability, plane, separability
-from sami_train.studies.report.played import SEED, Played, film, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.subject import Subject
 
 VERSION = 1
@@ -106,9 +106,9 @@ class Parts:
     """The measurements of a subject; a part that was left out or failed is empty, and `missing` has the reason."""
 
     subject: Subject
-    episodes: list[Played] = field(default_factory=list)
+    episodes: list[ReportEpisode] = field(default_factory=list)
     planes: dict[str, np.ndarray] = field(default_factory=dict)
-    mapped: list[Played] = field(default_factory=list)
+    mapped: list[ReportEpisode] = field(default_factory=list)
     """The episodes in the maps: those of more than one step."""
     separabilities: list[Separability] = field(default_factory=list)
     change: Mapping[str, Any] | None = None
@@ -174,7 +174,7 @@ class _Measurement:
             return [episode.to_dict() for episode in results]
 
         documents = self.store.part("episodes", {**self.key, "episodes": episodes, "seed": SEED}, make)
-        self.parts.episodes = [Played.from_dict(episode) for episode in documents]
+        self.parts.episodes = [ReportEpisode.from_dict(episode) for episode in documents]
 
     def maps(self) -> None:
         parts = self.parts

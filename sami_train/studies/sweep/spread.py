@@ -40,7 +40,7 @@ def spread(
     gaps: Gaps,
     episodes: int,
     keep: Path,
-    on_task: OnTask | None = None,
+    on_task: OnTask,
     seed: int = seeds.EVALUATION,
 ) -> None:
     """Run the episodes of `evaluate_gaps` on an engine and store the results, which `evaluate_gaps` then reads.
@@ -65,21 +65,19 @@ def spread(
     folder = keep.with_name(f"{keep.stem}.parts")
     all_pieces = pieces(spec, task_sets, gaps, seed)
 
-    def missing() -> list[Piece]:
+    def unmeasured() -> list[Piece]:
         return [piece for piece in all_pieces if store.results_of(piece) is None]
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
-            for result in store.take(store.at(part / PART)):
-                if on_task is not None:
-                    on_task(result)
-
-    if on_task is not None:
-        for piece in all_pieces:
-            for result in store.results_of(piece) or ():
+            for result in store.gather(part / PART):
                 on_task(result)
+
+    for piece in all_pieces:
+        for result in store.results_of(piece) or ():
+            on_task(result)
     gather()
-    rest = missing()
+    rest = unmeasured()
     attempt = 1 + max((int(part.name.split("-")[0]) for part in folder.glob("*-*")), default=0)
     parts = [folder / f"{attempt:03d}-{number:03d}" for number in range(min(engine.jobs, len(rest)))]
     with writing(folder):
@@ -92,7 +90,6 @@ def spread(
         for part in parts:
             jobs[part] = engine.submit(part)
         while jobs:
-            start_time = time.monotonic()
             for part, job in list(jobs.items()):
                 look = job.look()
                 if not look.over:
@@ -108,8 +105,8 @@ def spread(
                 elif outcome.state != "done":
                     failed[part] = outcome.reason
             gather()
-            if jobs:  # reading the results of a hundred parts takes a while: sleep for most of the time
-                time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
+            if jobs:
+                time.sleep(POLL)
     finally:
         _stop(jobs)
         gather()
@@ -119,7 +116,7 @@ def spread(
             f"{len(failed)} of {len(parts)} parts failed, {part.name} because {reason}; its log is in {part}. What is "
             "measured is kept: the same command goes on."
         )
-    if rest := missing():
+    if rest := unmeasured():
         raise SweepError(f"all parts ended, and {len(rest)} of {len(all_pieces)} pieces are missing; see {folder}.")
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,7 +10,7 @@ runs.jsonl    the results of all cells, a line each, once every cell is done; se
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,11 +147,10 @@ class Sweep:
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-
-        def busy(by: str) -> SweepError:
-            return SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it.")
-
-        return locked(self.path / "sweep.lock", busy)
+        return locked(
+            self.path / "sweep.lock",
+            lambda by: SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it."),
+        )
 
     def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:
         """Run every cell that is not done.
@@ -168,14 +167,9 @@ class Sweep:
         """
         stop_signals: list[int] = []
         with self.locked(), on_stop_signals(lambda number, frame: stop_signals.append(number)):
-            description = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
-            write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
-            queue = [row for row in self.rows if row.state != "done"]
-            for row in queue:
-                owner = holder(self.logs(row.cell) / "lock")
-                row.state, row.reason = "waiting", f"waits for {owner}, left by an earlier sweep" if owner else ""
-            # Cells that a killed sweep left running come first: they use the machine anyway, and new jobs await them.
-            queue.sort(key=lambda row: not row.reason)
+            plan = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
+            write_json(self.path / "sweep.json", plan | ({"cluster": self.cluster} if self.cluster else {}))
+            queue = self._queue()
             running: dict[str, tuple[CellRow, Job]] = {}
             stop_by = float("inf")
             while running or (queue and not stop_signals):
@@ -191,24 +185,36 @@ class Sweep:
                     for _, job in running.values():
                         job.stop()
                 start_time = time.monotonic()
-                for name, (row, job) in list(running.items()):
-                    look = job.look()
-                    if look.over:
-                        del running[name]
-                        self._settle(row, job, look, stopping=bool(stop_signals))
-                        if row.state == "waiting":
-                            queue.append(row)
-                    else:
-                        previous = row.state
-                        self._look(row, look.state)
-                        if look.reason or previous == "pending":
-                            row.reason = look.reason
+                queue += self._update(running, stopping=bool(stop_signals))
                 on_change()
                 if running:  # reading the files of a thousand cells takes a second: sleep for most of the time
                     time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not stop_signals
+
+    def _queue(self) -> list[CellRow]:
+        """Return the cells to run. Those that a killed sweep left running come first: new jobs of theirs await them."""
+        queue = [row for row in self.rows if row.state != "done"]
+        for row in queue:
+            owner = holder(self.logs(row.cell) / "lock")
+            row.state, row.reason = "waiting", f"waits for {owner}, left by an earlier sweep" if owner else ""
+        return sorted(queue, key=lambda row: not row.reason)
+
+    def _update(self, running: dict[str, tuple[CellRow, Job]], stopping: bool) -> Iterator[CellRow]:
+        """Update the rows of running jobs, remove the jobs that are over, and yield the cells to run again."""
+        for name, (row, job) in list(running.items()):
+            look = job.look()
+            if look.over:
+                del running[name]
+                self._settle(row, job, look, stopping)
+                if row.state == "waiting":
+                    yield row
+            else:
+                previous = row.state
+                self._look(row, look.state)
+                if look.reason or previous == "pending":
+                    row.reason = look.reason
 
     def _check(self, cell: Cell) -> None:
         if not (self.folder(cell) / "config.json").is_file():

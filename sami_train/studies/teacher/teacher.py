@@ -174,9 +174,7 @@ def load_teacher(folder: Path) -> Teacher:
     return Teacher(config, policy.eval(), read_json(folder / "teacher.json")["steps"])
 
 
-def measure_teacher(
-    env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray], seed: int = seeds.EVALUATION
-) -> dict[str, dict[str, float]]:
+def measure_teacher(env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> dict[str, dict[str, float]]:
     """Return mean return and metrics by task set, and for `nominal`, over the episodes that `MEASURED` describes."""
     spec = environment(env)
     tasks: list[tuple[str, Task]] = [("nominal", nominal_task(spec))] * MEASURED
@@ -185,7 +183,7 @@ def measure_teacher(
             (name, of_set[k % len(of_set)]) for k in range(2 * MEASURED if name in spec.tasks.drawn else MEASURED)
         ]
     batch = training_batch(spec, len(tasks))
-    observation = batch.reset(range(seed, seed + len(tasks)), [task for _, task in tasks])
+    observation = batch.reset(range(seeds.EVALUATION, seeds.EVALUATION + len(tasks)), [task for _, task in tasks])
     running = np.ones(len(tasks), bool)
     measured: dict[str, np.ndarray] = {"return": np.zeros(len(tasks))}
     for _ in range(spec.episode_steps):

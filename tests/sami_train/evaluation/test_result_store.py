@@ -8,8 +8,11 @@ import pytest
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.catalog import environment
+from sami_train.evaluation import result_store
 from sami_train.evaluation.evaluate import evaluate, evaluate_gaps
-from sami_train.evaluation.result_store import ENDING, discard_all, keeping
+from sami_train.evaluation.result_store import ENDING, KeptResults, Piece, discard_all, keeping
+from sami_train.files import read_json_lines
 
 MODELS = Path(__file__).parents[3] / "models"
 PANDA, HOPPER = MODELS / "panda-satesac.onnx", MODELS / "hopper-satesac.onnx"
@@ -100,3 +103,15 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
     assert evaluate(PANDA, "panda", ["training"], 2, keep=keep) == whole
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(rows) == len(whole.results) == len({row["of"] for row in rows})
+
+
+def test_results_beside_another_result_are_read_again_only_once_they_change(tmp_path, monkeypatch):
+    part, reads = tmp_path / "part.json", []
+    store, writer = (KeptResults(path, HOPPER, environment("hopper"), 1) for path in (tmp_path / "all.json", part))
+    monkeypatch.setattr(result_store, "read_json_lines", lambda path: reads.append(path) or read_json_lines(path))
+    assert store.gather(part) == store.gather(part) == []
+    for count, task_set in enumerate(("training", "extreme"), 1):
+        writer.add(Piece(None, task_set), [])
+        assert store.gather(part) == store.gather(part) == []
+        assert store.results_of(Piece(None, task_set)) == []
+        assert len(reads) == 1 + count

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib")
 from sami_train.envs.catalog import environment
 from sami_train.studies.charts.chart import CATEGORIES, SHADES, Chart, Panel, colours_of, page_variables, rows_where
 from sami_train.studies.charts.scores import by_task, learning, skills
-from sami_train.studies.report.played import Played
+from sami_train.studies.report.episodes import ReportEpisode
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
@@ -72,7 +72,7 @@ def test_tasks_with_a_third_feature_are_averaged_over_it():
 
 def test_skills_of_a_task_are_shares_that_add_up_to_one():
     episodes = [
-        Played(name, dict(task), skill, True, 0.0, np.zeros((3, 2), np.float32))
+        ReportEpisode(name, dict(task), skill, True, 0.0, np.zeros((3, 2), np.float32))
         for name, tasks in PANDA.tasks.sets.items()
         for task in tasks
         for skill in ("push", "push", "other", "tip", "pick_and_place")

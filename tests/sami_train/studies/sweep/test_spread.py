@@ -68,10 +68,11 @@ def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
     from sami_train.evaluation import evaluate
 
     model, env, sets, gaps, episodes = PANDA
-    with keeping(tmp_path / "e.json"):
-        spread(Forks(), {"model": str(model)}, model, env, sets, gaps, episodes, tmp_path / "e.json")
+    keep = tmp_path / "e.json"
+    with keeping(keep):
+        spread(Forks(), {"model": str(model)}, model, env, sets, gaps, episodes, keep, lambda _: None)
         monkeypatch.setattr(evaluate, "_Worker", None)
-        assert len(evaluate_gaps(model, env, sets, gaps, episodes, keep=tmp_path / "e.json")) == 2
+        assert len(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)) == 2
 
 
 class Losing(Forks):

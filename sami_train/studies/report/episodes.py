@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Frame
 
 SEED = seeds.REPORT
+Schedule = Sequence[tuple[str, Task]]
+"""Task set and task of each episode."""
 
 
 @dataclass(frozen=True)
-class Played:
+class ReportEpisode:
     """One episode of T steps."""
 
     task_set: str
@@ -52,7 +54,7 @@ class Played:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Played:
+    def from_dict(cls, values: Mapping[str, Any]) -> ReportEpisode:
         """Read the values of `to_dict`."""
         fields = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
         numbers = np.frombuffer(base64.b64decode(values["contexts"]), "<f4")
@@ -76,27 +78,25 @@ def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str,
 def play_episodes(
     source: Source,
     spec: EnvironmentSpec,
-    scheduled: Sequence[tuple[str, Task]],
-    seed: int = SEED,
+    scheduled: Schedule,
     processes: int = 1,
     on_round: OnRound | None = None,
-) -> list[Played]:
-    """Play one episode for each scheduled task, each from a start of its own.
+) -> list[ReportEpisode]:
+    """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 
     Args:
         source: the policy.
         spec: the environment.
         scheduled: task set and task of each episode.
-        seed: seed of the starts; the k-th start depends only on the seed and on k, not on `processes`.
         processes: number of processes that share the episodes, or of threads if the simulation has native threads.
         on_round: called after each round with the number of episodes in it.
     """
     if plays_in_batch(spec, None):
-        return _in_batch(source, spec, scheduled, seed, processes, on_round)
+        return _in_batch(source, spec, scheduled, processes, on_round)
     rows = side_by_side(len(scheduled), ROWS)
     firsts = range(0, len(scheduled), rows)
-    episodes: list[Played] = []
-    stage = (source, spec, scheduled, seed, rows)
+    episodes: list[ReportEpisode] = []
+    stage = (source, spec, scheduled, rows)
     with sharing(_EpisodeWorker, stage, min(processes, len(firsts)), in_order=True) as run:
         for _, several in run(firsts):
             episodes += several
@@ -106,44 +106,40 @@ def play_episodes(
 
 
 def _in_batch(
-    source: Source,
-    spec: EnvironmentSpec,
-    scheduled: Sequence[tuple[str, Task]],
-    seed: int,
-    threads: int,
-    on_round: OnRound | None,
-) -> list[Played]:
+    source: Source, spec: EnvironmentSpec, scheduled: Schedule, threads: int, on_round: OnRound | None
+) -> list[ReportEpisode]:
     def policy(rows: int) -> RecordedPolicy:
         return RecordedPolicy(policy_of(source, spec, rows))
 
     with playing(spec, policy, len(scheduled), threads, on_round=on_round) as (play, recorded):
-        returns, *_ = play([task for _, task in scheduled], seed)
+        returns, *_ = play([task for _, task in scheduled], SEED)
     episodes = zip(scheduled, returns, recorded.episodes(), strict=False)  # a last round may have more rows
-    return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, (*_, contexts) in episodes]
+    return [
+        ReportEpisode(name, dict(task), "", False, float(ret), contexts)
+        for (name, task), ret, (*_, contexts) in episodes
+    ]
 
 
 class _EpisodeWorker:
     """The environments and the policy of one process."""
 
-    def __init__(
-        self, source: Source, spec: EnvironmentSpec, scheduled: Sequence[tuple[str, Task]], seed: int, rows: int
-    ) -> None:
+    def __init__(self, source: Source, spec: EnvironmentSpec, scheduled: Schedule, rows: int) -> None:
         self.spec, self.scheduled, self.rows = spec, scheduled, rows
         self.envs = [make(spec, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         self.policy = RecordedPolicy(policy_of(source, spec, rows))
-        self.rollout = Rollout(self.envs, self.policy, seed, tasks=[task for _, task in scheduled])
+        self.rollout = Rollout(self.envs, self.policy, SEED, tasks=[task for _, task in scheduled])
 
     def close(self) -> None:
         """Close the simulators."""
         for env in self.envs:
             env.close()
 
-    def run(self, first: int) -> list[Played]:
+    def run(self, first: int) -> list[ReportEpisode]:
         """Play the episodes from index `first` on, one in each row; return those within the schedule."""
         self.policy.rounds.clear()
         episodes = self.rollout.round(range(first, first + self.rows))
         return [
-            Played(
+            ReportEpisode(
                 task_set=self.scheduled[episode.index][0],
                 task=dict(episode.task),
                 skill=episode_skill(episode.skills, self.spec.skills) or "",
@@ -188,7 +184,7 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
     return film_tasks[:MOST_FILMS]
 
 
-def typical(all_episodes: Sequence[Played], task: Task) -> int:
+def typical(all_episodes: Sequence[ReportEpisode], task: Task) -> int:
     """Return the index of a typical episode of a task: of median length among those with the most common outcome.
 
     Episodes that began at their goal (of one step) do not count. Return 0 if none is left.
