@@ -29,7 +29,7 @@ PEER = "SAC of stable-baselines3"
 
 SLOW = {"learning.actor_rate": 3e-4, "learning.critic_rate": 3e-4}
 SINGLE = {"learning.window": 1, "learning.burn_in": 0, "learning.batch_episodes": 1024}
-KEPT = {"learning.buffer_episodes": 20_000}
+ALL_STORED = {"learning.buffer_episodes": 20_000}
 WIDE = {"learning.initial_temperature": 1.0}
 PLAIN = {"network.layer_norm": False, "network.normalize": False}
 AS_PEER = {
@@ -47,11 +47,11 @@ ARMS: dict[str, dict[str, Any]] = {
     "rates 3e-4, no layer norm": {**SLOW, "network.layer_norm": False},
     "rates 3e-4, no normalised inputs": {**SLOW, "network.normalize": False},
     "single transitions": SINGLE,
-    "single transitions, all kept": {**SINGLE, **KEPT},
-    "as the peer": {**AS_PEER, **SINGLE, **KEPT},
+    "single transitions, all kept": {**SINGLE, **ALL_STORED},
+    "as the peer": {**AS_PEER, **SINGLE, **ALL_STORED},
     "as the peer, 2,000 episodes kept": {**AS_PEER, **SINGLE},
-    "as the peer, layer norm": {**AS_PEER, **SINGLE, **KEPT, "network.layer_norm": True},
-    "as the peer, windows": {**AS_PEER, **KEPT},
+    "as the peer, layer norm": {**AS_PEER, **SINGLE, **ALL_STORED, "network.layer_norm": True},
+    "as the peer, windows": {**AS_PEER, **ALL_STORED},
 }
 """Changes of the preset `fast-cpu`. `SINGLE` draws transitions one by one, each as often, where the preset draws
 windows, an episode as often as another; `AS_PEER` has the peer's values."""

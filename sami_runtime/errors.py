@@ -120,11 +120,6 @@ def excerpt(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def short_list(names: Sequence[str], most: int = 12) -> str:
-    """Return the first names, at most `most`, and the number of all others; "none" if there is no name."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "none"
-
-
 def in_shell(name: object) -> str:
     """Return a path or another name, quoted for a shell."""
     return shlex.quote(str(name))

@@ -18,7 +18,7 @@ from sami_runtime.errors import enumeration
 
 Array = NDArray[np.float64]
 
-BUG_COST, FIT_COST, SWAP_COST = 3.0, 6.0, 1.5
+PER_BUG, PER_FIT, PER_SWAP = 3.0, 6.0, 1.5
 """Costs in nats: of a known bug, of a fitted number, of an element that is out of place."""
 FLOOR = 1e-3
 """Residuals below this share of a signal's spread count as 0."""
@@ -33,8 +33,6 @@ MATTERS, EXPLAINED = 0.02, 0.3
 WITHIN, OUTLIER, RARE = 0.4, 2.0, 0.05
 """Multiples of a term's `noise`: a root mean square difference below the first is noise, and a row with a difference
 above the second is an outlier. The third is the largest share of rows that may be left out as outliers."""
-MOST_NAMED = 6
-"""Most elements that a bug names."""
 DEGREES = 180 / np.pi
 MIRRORS = (("FL", "FR"), ("RL", "RR"), ("HL", "HR"), ("left", "right"), ("Left", "Right"), ("L_", "R_"), ("l_", "r_"))
 ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
@@ -148,8 +146,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
     alternatives = {
         _kinds(c): None
         for c in candidates
-        if _kinds(c) != kinds and len(c.bugs) <= 1
-        if c.misfit < best.misfit + TIE and c.cost < best.cost + 2 * BUG_COST
+        if _kinds(c) != kinds and c.misfit < best.misfit + TIE and c.cost < best.cost + 2 * PER_BUG and len(c.bugs) <= 1
     }
     if best.after > EXPLAINED and term.resemblance is None:
         fact = f"differs from its raw signal by {recipe.after:.0%} of its spread, and no known bug explains it"
@@ -235,10 +232,10 @@ class _Moments:
 
     def candidates(self, affines: Sequence[_Affine], origin: tuple[Bug, ...]) -> Iterator[_Candidate]:
         """Yield every hypothesis about one raw signal at one lag."""
-        base, count = BUG_COST * len(origin), len(self.term.elements)
+        base, count = PER_BUG * len(origin), len(self.term.elements)
         identity = np.arange(count)
         for affine in affines:
-            bugs, cost = (*origin, *affine.bugs), base + BUG_COST * len(affine.bugs)
+            bugs, cost = (*origin, *affine.bugs), base + PER_BUG * len(affine.bugs)
             before_map = self.residual(affine.a[:, None], affine.b[:, None])
             yield self.candidate(bugs, before_map.diagonal(), cost)
             for residual in (before_map, self.residual(affine.a, affine.b)):  # permuted before the map, or after it
@@ -246,8 +243,7 @@ class _Moments:
                 if (order != identity).any():
                     bug = _permutation(self.term.elements, order)
                     swaps = int((order != identity).sum()) if bug.kind == "permutation" else 0
-                    price = cost + BUG_COST + SWAP_COST * swaps
-                    yield self.candidate((*bugs, bug), residual[identity, order], price)
+                    yield self.candidate((*bugs, bug), residual[identity, order], cost + PER_BUG + PER_SWAP * swaps)
         if self.term.resemblance is None:
             yield from self._scaled(origin, base)
             yield from self._mixed(origin, base)
@@ -265,7 +261,7 @@ class _Moments:
         bug = Bug("scale", f"is {factor:.4g} times what the recipe gives", _CHECK_SCALE)
         residual = self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal()
         if abs(factor - 1) > residual.mean():  # noise of the raw signal alone shrinks the factor by up to this
-            yield self.candidate((*origin, bug), residual, base + FIT_COST)
+            yield self.candidate((*origin, bug), residual, base + PER_FIT)
 
     def _mixed(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
         """Yield the hypotheses that only some elements have a wrong sign, offset or factor."""
@@ -277,12 +273,12 @@ class _Moments:
         options = (
             ("sign", "has the wrong sign", -scale, -scale * offset, 1.0),
             ("sign", "has the wrong sign", -scale, scale * offset, 1.0),
-            ("offset", "is shifted", scale, shift, FIT_COST - BUG_COST),
-            ("scale", "has another scale", gain, -gain * offset, FIT_COST - BUG_COST),
+            ("offset", "is shifted", scale, shift, PER_FIT - PER_BUG),
+            ("scale", "has another scale", gain, -gain * offset, PER_FIT - PER_BUG),
         )
         for kind, words, a, b, extra in options:
             alternative = self.residual(a[:, None], b[:, None]).diagonal()
-            wrong = self.misfit(alternative) + BUG_COST + extra < self.misfit(right)
+            wrong = self.misfit(alternative) + PER_BUG + extra < self.misfit(right)
             if kind == "scale":
                 wrong &= self.xx + (self.raw - offset) ** 2 > self.term.noise**2
                 wrong &= np.abs(gain - scale) > np.abs(scale) * alternative
@@ -297,7 +293,7 @@ class _Moments:
             advice = {"sign": _CHECK_SIGN, "offset": _CHECK_OFFSET, "scale": _CHECK_SCALE}[kind]
             bug = Bug(kind, f"{words} at {names}{numbers}", advice)
             residual = np.where(wrong, alternative, right)
-            yield self.candidate((*origin, bug), residual, base + BUG_COST + (extra + 1) * int(wrong.sum()))
+            yield self.candidate((*origin, bug), residual, base + PER_BUG + (extra + 1) * int(wrong.sum()))
 
 
 _CHECK_SCALE = "Check the scale in the code that fills the term."

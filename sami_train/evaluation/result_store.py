@@ -83,10 +83,7 @@ class KeptResults:
         return self._rows.get(piece.key)
 
     def gather(self, results_path: Path) -> list[TaskResult]:
-        """Add the results that the same measurement has beside another result, and return the new ones.
-
-        The file is not read again until it changes.
-        """
+        """Add the same measurement's results beside another result; return the new ones, none if it is unchanged."""
         path = results_path.with_name(results_path.stem + self._ending)
         state = (path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else (0, 0)
         if self._gathered.get(path) == state:
