@@ -47,7 +47,6 @@ ARMS: dict[str, dict[str, Any]] = {
     "rates 3e-4, no layer norm": {**SLOW, "network.layer_norm": False},
     "rates 3e-4, no normalised inputs": {**SLOW, "network.normalize": False},
     "single transitions": SINGLE,
-    "single transitions, all kept": {**SINGLE, **ALL_STORED},
     "as the peer": {**AS_PEER, **SINGLE, **ALL_STORED},
     "as the peer, 2,000 episodes kept": {**AS_PEER, **SINGLE},
     "as the peer, layer norm": {**AS_PEER, **SINGLE, **ALL_STORED, "network.layer_norm": True},

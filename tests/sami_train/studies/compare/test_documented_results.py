@@ -381,9 +381,13 @@ def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch
     assert f"after {run['minutes']:.1f} minutes of {run['total_minutes']:.0f}" in prose("how-to/train")
 
 
-@pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("panda_heavy", "panda")])
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [("learner_changes", "learner-changes"), ("panda_heavy", "panda"), ("hopper_settings", "falling-hopper")],
+)
 def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr("sys.argv", [script])
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"), run_name="__main__")
     text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
     for table in capsys.readouterr().out.strip().split("\n\n"):
