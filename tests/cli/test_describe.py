@@ -34,9 +34,7 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, panda, tmp_
 
 def test_export_measures_it_as_well(sami, panda, monkeypatch, short_panda):
     whole = training_ranges.measure_responses
-    monkeypatch.setattr(
-        training_ranges, "measure_responses", lambda spec, tasks, starts, seed: whole(spec, tasks, 2, seed)
-    )
+    monkeypatch.setattr(training_ranges, "measure_responses", lambda spec, tasks, starts: whole(spec, tasks, 2))
     arguments = (
         "export",
         "--run",
