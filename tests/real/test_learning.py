@@ -38,9 +38,10 @@ def test_contexts_learn_to_carry_the_task(method, weight):
 def test_the_estimate_comes_nearer_to_the_truth_than_what_arrived():
     late = agent_with_profile(
         '{"latency_s": 0.08, "bias": {"gripper_width": 0.05}}', estimate=1.0, more={"learning.encoder_rate": 1e-2}
-    )
-    late.learn(1500)
-    assert late._last_scalars["estimate_error"] < 0.8 * late._last_scalars["arrived_error"]
+    ).learn(400)
+    reports = [late.learner.update(late.buffer, late.rng, contrasting=False) for _ in range(300)][-50:]
+    estimate, arrived = (sum(report[name].item() for report in reports) for name in ("estimate_error", "arrived_error"))
+    assert estimate < 0.8 * arrived  # 0.72 with each of three seeds; one batch alone deviates by more
 
 
 def test_where_the_task_is_all_that_counts_an_oracle_solves_what_sac_cannot():
