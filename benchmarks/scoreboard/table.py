@@ -94,7 +94,7 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
     yield f"### {task}, {minutes:g} minutes of one core"
     yield ""
     if minutes < PROTOCOL or fewest < 3:
-        yield f"**No conclusion**: {minutes:g} of {PROTOCOL:g} minutes, {fewest} seeds at least of each method."
+        yield f"**No conclusion**: {minutes:g} of {PROTOCOL:g} minutes, a method has {fewest} seeds."
         yield ""
     yield f"| method | seeds | steps | {' | '.join(f'return, {name}' for name in sets)} |"
     yield f"|---|---|---|{'---|' * len(sets)}"
@@ -104,9 +104,9 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
         if not group:
             yield f"| {method} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
             continue
-        steps = np.mean([run.curve[-1]["steps"] for run in group])
+        steps = sorted({run.curve[-1]["steps"] for run in group})
         cells = [_text(middles[name][method]) for name in sets]
-        yield f"| {method} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
+        yield f"| {method} | {len(group)} | {'–'.join(f'{end:,}' for end in steps[:1] + steps[1:][-1:])} | {' | '.join(cells)} |"
     yield ""
     yield "| of this project | judged in | loses to | is above |"
     yield "|---|---|---|---|"
