@@ -200,7 +200,7 @@ def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
     ]
 
 
-def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
+def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int) -> Responses | None:
     """Return the responses of all signals to small moves of each element of the action; each start draws a task.
 
     None if fewer than 2 starts give a response, because episodes end before the moves are done: a robot that falls with
@@ -213,7 +213,7 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
     answers: list[np.ndarray] = []
     try:
         for number in range(TRIES * starts):
-            answer = _answers(robot, rest, size, seed + 1 + number)
+            answer = _answers(robot, rest, size, SEED + 1 + number)
             if answer is not None:
                 answers.append(answer)
             if len(answers) == starts or (number >= starts and not answers):

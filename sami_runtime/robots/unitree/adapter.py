@@ -34,6 +34,8 @@ FOLDED = np.array([0.0, 1.36, -2.65] * 4)
 LYING_DEG = 33.0
 """Largest tilt of the trunk [degrees] from which a lying robot gets up; beyond it, simulated robots may tip over."""
 DOUBLED = "two robots publish rt/lowstate in this domain, and both obey what is sent: turn one off"
+LISTENING_S = 0.5
+"""How long [s] the adapter listens for a second robot before it connects."""
 RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] for the sport mode to release the motors."""
@@ -244,7 +246,7 @@ class UnitreeAdapter:
         return dict(zip(("forward", "left", "turn"), velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
-        """Wait for the first reading, and for a subscriber of the commands.
+        """Wait for the first reading and for a subscriber of the commands, and listen for a second robot.
 
         Raises:
             AdapterError: The robot reports nothing, or does not subscribe to commands.
@@ -262,6 +264,9 @@ class UnitreeAdapter:
             where = self.settings.network or "the interface of CYCLONEDDS_URI"
             faults.append(f"is the robot on, and {where} in its network (192.168.123.x)?")
         refuse(faults, "sent")
+        end = time.monotonic() + LISTENING_S
+        while not self._link.is_doubled and time.monotonic() < end:
+            time.sleep(POLL_S)
 
     def _conflicts(self) -> list[str]:
         if not self.settings.release_sport_mode and (mode := mode_of(self._link, self.settings.heard_s)):

@@ -95,6 +95,7 @@ class RawState(idl.LowState):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     monkeypatch.setattr(adapters, "STANDING_S", PATIENCE_S)
+    monkeypatch.setattr(adapters, "LISTENING_S", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -281,8 +282,8 @@ def test_no_motor_is_sent_to_nan_where_an_encoder_fails_before_the_robot_stands_
     assert np.isfinite(targets).all()
 
 
-def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_start(robot):
-    """The states of both were mixed, and both obeyed."""
+def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_start(robot, monkeypatch):
+    """The states of both were mixed, and both obeyed; a second robot that was heard a moment later was not refused."""
     with closing(connect(hold_s=0.5)) as adapter:
         adapter.reset()
         adapter.write(np.zeros(12, np.float32))
@@ -294,6 +295,7 @@ def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_sta
             robot.until(lambda: robot.kp == 0.0)
             adapter.close()
             robot.until(lambda: not robot.commands.get_matched_publications())
+            monkeypatch.setattr(adapters, "LISTENING_S", PATIENCE_S)
             with pytest.raises(AdapterError, match=r"nothing was sent.*\n.*two robots publish rt/lowstate"):
                 connect()
             assert robot.kp == second.kp == 0.0
