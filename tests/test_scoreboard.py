@@ -216,7 +216,7 @@ def test_the_table_prints_losses_seeds_and_what_is_missing():
     runs += [_run("sb3-sac-stacked", 0, [150, 300]), _run("skrl-recurrent-sac", 0, [10, 20])]
     runs[0].curve[-1]["steps"] = 30_000
     lines = list(tables(runs, lambda scores: {name: (float(v.mean()), 1.0, 2.0) for name, v in scores.items()}))
-    assert "| sami-tesac | 3 | 30,000–40,000 | 201 [1, 2] |" in lines
+    assert "| sami-tesac | 3 | 30,000-40,000 | 201 [1, 2] |" in lines
     assert "| sb3-sac-stacked | 1 | 40,000 | 300 |" in lines
     assert "| sb3-recurrent-ppo | 0 | missing | missing |" in lines
     assert "| sami-tesac (201) | training | sb3-sac-stacked (300) | skrl-recurrent-sac (20) |" in lines

@@ -104,9 +104,10 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
         if not group:
             yield f"| {method} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
             continue
-        steps = sorted({run.curve[-1]["steps"] for run in group})
+        steps = [run.curve[-1]["steps"] for run in group]
+        span = "-".join(f"{end:,}" for end in dict.fromkeys((min(steps), max(steps))))
         cells = [_text(middles[name][method]) for name in sets]
-        yield f"| {method} | {len(group)} | {'–'.join(f'{end:,}' for end in steps[:1] + steps[1:][-1:])} | {' | '.join(cells)} |"
+        yield f"| {method} | {len(group)} | {span} | {' | '.join(cells)} |"
     yield ""
     yield "| of this project | judged in | loses to | is above |"
     yield "|---|---|---|---|"
