@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads do n
 import numpy as np
 
 import sami_train
-from sami_runtime.robots.body import BodyLimits
+from sami_runtime.robots.body import BodyLimits, BodySettings
 
 ENVS = Path(sami_train.__file__).parent / "envs"
 PANDA: dict[str, Any] = {
@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = {}
     for name, table in BODIES.items():
-        body, period = BodyLimits.of(table), 0.02
+        body, period = BodyLimits(BodySettings.of(table)), 0.02
         wall, cpu, limited = np.empty(options.commands), np.empty(options.commands), 0
         gc.disable()
         for at, moment in enumerate(commands(body, options.commands, period)):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.body_cost import GO2, PANDA, SHAPES
-from sami_runtime.robots.body import BodyLimits
+from sami_runtime.robots.body import BodyLimits, BodySettings
 
 ROOT = Path(__file__).parents[2]
 ACCELERATION = 10.0
@@ -167,7 +167,7 @@ ROBOTS = {"panda": Servo, "go2": Hanging, "own arm": OwnArm}
 
 def drive(name, commands, seed):
     """Return the largest excess of each limit under random commands, relative except for positions and overlap."""
-    body = BodyLimits.of(own_arm_body() if name == "own arm" else BODIES[name])
+    body = BodyLimits(BodySettings.of(own_arm_body() if name == "own arm" else BODIES[name]))
     robot, rng = ROBOTS[name](), np.random.default_rng(seed)
     places = [body.geometry.require_place(point) for point in body.settings.points]
     worst = {"position": 0.0, "velocity": 0.0, "torque": 0.0, "point": 0.0, "overlap": 0.0}

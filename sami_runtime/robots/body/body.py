@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -203,16 +203,6 @@ class BodyLimits:
             raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
         self.begin()
 
-    @classmethod
-    def of(cls, table: Mapping[str, Any]) -> BodyLimits:
-        """Return the limits that a table `[body]` defines; see `BodySettings.of`."""
-        return cls(BodySettings.of(table))
-
-    @property
-    def follows_reference(self) -> bool:
-        """Whether a command's speed is its step from the command before, rather than from the measured joints."""
-        return isinstance(self._drive, StiffTargets)
-
     def begin(self, reference: ArrayLike | None = None) -> None:
         """Begin an episode.
 
@@ -237,25 +227,28 @@ class BodyLimits:
 
         Args:
             command: (J,) joint positions [rad, m] or velocities [rad/s, m/s], or (3,) velocity of the hand [m/s].
-            positions: (J,) measured [rad, m].
-            velocities: (J,) measured [rad/s, m/s]; 0 if None.
+            positions: (J,) measured [rad, m]; or (2, J), the closest to the low and to the high ends.
+            velocities: (J,) or (2, J) measured [rad/s, m/s]; 0 if None.
             period: Time until the next command takes effect [s].
 
         Raises:
             SamiError: A shape is wrong, a number is not finite, or the robot begins within a margin.
         """
         target, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
-        speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
+        speeds = np.zeros_like(at) if velocities is None else np.asarray(velocities, np.float64)
         self._require_numbers(target, at, speeds, period)
+        at, ends = at.mean(0) if at.ndim == 2 else at, at
+        hand = by_hand(self.geometry.jacobian(at, self._hand)) if self._hand and self.geometry else None
+        if ends.ndim == 2:  # a command moves a joint closer to one end only
+            side = (target if hand is None else hand @ target) > 0.0
+            at, speeds = (np.where(side, high, low) for low, high in (ends, speeds))
         if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
             raise SamiError(
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
             )
-        hand = by_hand(self.geometry.jacobian(at, self._hand)) if self._hand and self.geometry else None
-        reference = self._reference
-        if reference is None:
-            reference = at if self._drive.targets else np.zeros(self.size)
+        first = at if self._drive.targets else np.zeros(self.size)
+        reference = first if self._reference is None else self._reference
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), hand)
         self.joint_speeds = ruling.command if hand is None else hand @ ruling.command  # of commands of velocities
         self._reference, self._is_first = ruling.command.copy(), False  # a copy, since the caller may modify the result
@@ -379,8 +372,8 @@ class BodyLimits:
 
     def _require_numbers(self, command: Array, positions: Array, velocities: Array, period: float) -> None:
         joints = len(self.settings.joints)
-        finite = math.isfinite(command.sum() + positions.sum() + velocities.sum())
-        if command.shape != (self.size,) or not positions.shape == velocities.shape == (joints,) or not finite:
+        fits = command.shape == (self.size,) and velocities.shape == positions.shape in ((joints,), (2, joints))
+        if not fits or not math.isfinite(command.sum() + positions.sum() + velocities.sum()):
             raise SamiError(
                 f"the command {command.tolist()}, positions {positions.tolist()} and velocities {velocities.tolist()} "
                 f"of the body must be {self.size}, {joints} and {joints} finite numbers. Correct what gives them."

@@ -13,10 +13,10 @@ from sami_runtime.adapters.base import Adapter, Observation
 from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
-from sami_runtime.robots.body.joints import Array
+from sami_runtime.robots.body.joints import Array, extremes
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.limiter import Commands, Shaped, drop_before, way_since
+from sami_runtime.safety.limiter import Commands, Shaped, drop_before
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal, finite_numbers
 
@@ -64,9 +64,7 @@ class BodyGate(SafetyGate):
         self._period = 1.0 / contract.rate_hz
         self._joints: list[NDArray[np.float64]] | None = None
         self._limiting: tuple[str, ...] = ()
-        self._age = 0.0
-        self._way: Array | float = 0.0
-        self._learned_at: float | None = None
+        self._stamp: float | None = None
         self._ruled_at: float | None = None
         self._commands = Commands(maxlen=0 if settings.command == "joint_positions" else None)
 
@@ -76,7 +74,7 @@ class BodyGate(SafetyGate):
         self._period = period
         self.body.begin()
         self._commands.clear()
-        self._joints, self._limiting, self._age, self._learned_at, self._ruled_at = None, (), 0.0, None, None
+        self._joints, self._limiting, self._stamp, self._ruled_at = None, (), None, None
 
     def change_contract(self, contract: Contract) -> None:
         """Change to the signals of another model; see `SafetyGate`."""
@@ -94,9 +92,11 @@ class BodyGate(SafetyGate):
             if value is None:
                 return f"body: {name} is {reading}, expected {count} finite numbers"
             joints.append(value)
-        age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
-        drop_before(self._commands, math.inf if now is None else now - age)
-        self._joints, self._age, self._learned_at = joints, age, None
+        stamp = None if now is None else min(now, observation.measured(self._positions))
+        drop_before(self._commands, math.inf if stamp is None else stamp)
+        if stamp is None or stamp != self._stamp or not np.array_equal(joints, self._joints or ()):
+            self._state = joints[0], joints[1] / self._slower if len(joints) > 1 else np.zeros(count)
+            self._joints, self._stamp, self._state_at = joints, stamp, stamp
         return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
@@ -114,19 +114,18 @@ class BodyGate(SafetyGate):
                 f"no valid value of {self._positions} was seen, from which the body's limits start. Pass each "
                 "observation to fault() before its action to propose()."
             )
-        if self._learned_at is None or self._ruled_at is None:
-            self._learned_at, self._way = now, way_since(self._commands, now - self._age, now)
-        else:
-            self._way = self._way + way_since(self._commands, self._ruled_at, now)
-        positions, *velocities = self._joints
-        speeds = velocities[0] / self._slower if velocities else None
-        elapsed = self._period + self._age + max(0.0, now - self._learned_at)
-        if self.body.follows_reference:
+        stamp = self._stamp = now if self._stamp is None else self._stamp
+        since = stamp if self._state_at is None else self._state_at
+        if self._commands and since < now:  # all commands only for a new measurement
+            commands = [self._commands[-1]] if since == self._ruled_at else self._commands
+            self._state = extremes(*self._state, commands, since, now, self.body.acceleration)
+        elapsed = self._period + max(0.0, now - stamp)
+        if self.body.settings.command == "joint_positions" and not self.body.gains:  # they follow the last command
             passed = self._period if self._ruled_at is None else now - self._ruled_at
             elapsed = min(max(passed, 1e-9), PERIODS * self._period)
-        self._ruled_at = now
+        self._ruled_at = self._state_at = now
         target = self._offset + self._scale * shaped.action[self._at].astype(np.float64)
-        verdict = self.body.limit(target, positions + self._way, speeds, elapsed)
+        verdict = self.body.limit(target, *self._state, elapsed)
         reasons = zip(verdict.limited_by, verdict.reasons, strict=True)
         self.explanations |= {name: str(reason) for name, reason in reasons if name not in self._limiting}
         self._limiting = verdict.limited_by

@@ -9,6 +9,7 @@ and come to rest before the end: u h + u^2 / (2 a) <= room. `slowed_speed` has t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -62,10 +63,6 @@ class Velocities:
 
     targets = False
 
-    def start(self, state: BodyState) -> Array:
-        """Return the positions (J,) from which a command moves the joints."""
-        return state.positions
-
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the interval of commands that ask for speeds between two, (J,) each."""
         return slowest, fastest
@@ -85,10 +82,6 @@ class StiffTargets:
     """The command is joint positions, which the robot reaches within a period: speed is the step between commands."""
 
     targets = True
-
-    def start(self, state: BodyState) -> Array:
-        """Return the positions (J,) from which a command moves the joints."""
-        return state.reference
 
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the interval of commands that ask for speeds between two, (J,) each."""
@@ -121,10 +114,6 @@ class SoftTargets:
 
     targets = True
 
-    def start(self, state: BodyState) -> Array:
-        """Return the positions (J,) from which a command moves the joints."""
-        return state.positions
-
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the interval of commands that lead to speeds between two, (J,) each [rad/s]."""
         softness = self.kd / self.kp
@@ -145,11 +134,6 @@ class SoftTargets:
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
         return Prediction(velocities, state.positions + state.period * velocities)
-
-    def by_torque(self, state: BodyState, most: Array) -> Interval:
-        """Return the interval of commands whose torque at the present state is at most `most`, (J,) [N m]."""
-        damped = self.kd * state.velocities
-        return state.positions + (damped - most) / self.kp, state.positions + (damped + most) / self.kp
 
 
 Drive = Velocities | StiffTargets | SoftTargets
@@ -177,7 +161,7 @@ class PositionLimit:
 
     def interval(self, state: BodyState, drive: Drive) -> Interval:
         """Return the allowed commands. A joint beyond its range may stand still or return."""
-        start = drive.start(state)
+        start = state.reference if isinstance(drive, StiffTargets) else state.positions
         room = np.maximum(SIDES * start + self.ends, 0.0)
         speed = braking_speed(room, self.acceleration, state.period)
         if not drive.targets:
@@ -214,7 +198,8 @@ class TorqueLimit:
 
     def interval(self, state: BodyState, drive: SoftTargets) -> Interval:
         """Return the interval of allowed commands."""
-        return drive.by_torque(state, self.most)
+        damped = drive.kd * state.velocities
+        return state.positions + (damped - self.most) / drive.kp, state.positions + (damped + self.most) / drive.kp
 
 
 JointRule = PositionLimit | VelocityLimit | TorqueLimit
@@ -223,6 +208,24 @@ JointRule = PositionLimit | VelocityLimit | TorqueLimit
 def bounded(values: Array, low: Array, high: Array) -> Array:
     """Return values (J,) clipped to [low, high], in a third of the time of `np.clip` for short arrays."""
     return np.asarray(np.minimum(np.maximum(values, low), high))
+
+
+def extremes(
+    positions: Array, velocities: Array, commands: Sequence[tuple[float, Array]], since: float, now: float, least: Array
+) -> tuple[Array, Array]:
+    """Return positions and velocities (2, J) of joints at `now` [s], closest to their low and to their high ends.
+
+    At `since` [s] they had positions and velocities, (J,) or (2, J). Then they reached each commanded speed (J,) at the
+    time [s] from which it was in force, or, where they were faster, braked to it by at least `least` (J,).
+    """
+    times = np.minimum([*[max(start, since) for start, _ in commands], now], now)[:, None, None] - now
+    speeds, least = -SIDES * np.array([command for _, command in commands])[:, None], np.minimum(least, FAR)
+    peaks = np.concatenate([(-SIDES * velocities)[None] + least * (since - now), speeds + least * times[1:]])
+    fastest = np.maximum.accumulate(peaks) - least * times  # at those times
+    excess, durations = np.maximum(fastest[:-1] - speeds, 0.0), np.diff(times, axis=0)
+    braking = np.minimum(durations, excess / least)
+    way = (speeds * durations + braking * (excess - 0.5 * least * braking)).sum(0)
+    return positions - SIDES * way, -SIDES * fastest[-1]
 
 
 def braking_speed(room: Array, acceleration: Array, period: float) -> Array:

@@ -100,6 +100,41 @@ def test_late_joints_do_not_lead_commanded_velocities_beyond_an_end(make, late, 
     assert max(place for place, _ in way) <= 1.0 + 1e-4
 
 
+@pytest.mark.parametrize("late", [1, 5])
+@pytest.mark.parametrize("gain", [1.0, 1e9], ids=["speeds_up_as_it_brakes", "speeds_up_at_once"])
+def test_late_joints_that_brake_slowly_stay_within_their_ends_under_random_commands(make, late, gain):
+    """At 5 rad/s^2 and 3 rad/s, joints measured one period ago went 0.12 rad beyond an end, and 0.43 at five."""
+    count, rng, parts = 20, np.random.default_rng(0), 10
+    names, free = tuple(f"joint{at}" for at in range(count)), (None,) * count
+    joints = Signal(name="joints", size=count, unit="rad", elements=names, low=free, high=free)
+    speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
+    action = speeds.model_copy(update={"name": "targets", "low": (-3.0,) * count, "high": (3.0,) * count})
+    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
+    table = {"command": "joint_velocities", "joints": names, "positions": "joints", "velocities": "speeds"}
+    table |= {"position": {"low": -1.0, "high": 1.0}, "acceleration": 5.0}
+    adapter, period = FakeAdapter(axes=count, limit=100.0), 1.0 / contract.rate_hz
+    adapter.observation = contract.observation
+    adapter.reset()
+    gate = BodyGate(adapter, contract, Limits(max_age_s=1.0), settings=BodySettings.of(table))
+    gate.begin(period)
+    place, speed, target = np.zeros(count), np.zeros(count), np.full(count, 3.0)
+    states, furthest = [(place, speed)], 0.0
+    for tick in range(150):
+        measured = max(0, tick - late)
+        values = dict(zip(("joints", "speeds"), states[measured], strict=True))
+        assert gate.fault(Observation(values, measured * period), tick * period) is None
+        target = np.where(rng.random(count) < 0.1, rng.choice([-3.0, 3.0], count), target)
+        command = gate.write(gate.propose(target.astype(np.float32), tick * period)).action
+        for _ in range(parts):
+            change = command - speed
+            most = 5.0 * period / parts * np.where(speed * change < 0, 1.0, gain)
+            before, speed = speed, speed + change.clip(-most, most)
+            place = place + period / parts * (before + speed) / 2
+            furthest = max(furthest, abs(place).max())
+        states.append((place, speed))
+    assert 0.95 < furthest <= 1.0 + 1e-3
+
+
 @pytest.mark.parametrize("late", [60, 100])
 def test_at_1_khz_all_commands_since_late_joints_count(make, late):
     """The gate stored 64, and stopped a loop with joints 100 ms ago."""

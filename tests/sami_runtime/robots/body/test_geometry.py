@@ -36,13 +36,13 @@ def table(tmp_path):
 def test_limits_of_a_urdf_are_its_own_where_the_table_has_none(tmp_path):
     (tmp_path / "r.urdf").write_text(URDF)
     table = {"model": str(tmp_path / "r.urdf"), "joints": ["a"], "positions": "q", "command": "joint_positions"}
-    body = BodyLimits.of(table)
+    body = BodyLimits(BodySettings.of(table))
     assert [float(limit[0]) for limit in (body.low, body.high, body.velocity, body.torque)] == [-2.0, 1.0, 1.5, 40.0]
-    assert float(BodyLimits.of({**table, "velocity": {"most": 0.5}}).velocity[0]) == 0.5
+    assert float(BodyLimits(BodySettings.of({**table, "velocity": {"most": 0.5}})).velocity[0]) == 0.5
 
 
 def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
-    body = BodyLimits.of({**table, "points": {"tip": {"most": 0.5}}})
+    body = BodyLimits(BodySettings.of({**table, "points": {"tip": {"most": 0.5}}}))
     ruling = body.limit([1.0, 0.5], [0.3, 0.2], [0.0, 0.0], PERIOD)
     assert ruling.limited_by == ("body speed tip",)
     assert ruling.command[0] / ruling.command[1] == pytest.approx(2.0)
@@ -52,7 +52,7 @@ def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
 
 def test_a_hand_that_asks_for_too_fast_joints_goes_the_same_way_slowly(table):
     limits = {"velocity": {"most": 1.0}, "command": "hand", "hand": "tip"}
-    body = BodyLimits.of({**table, **limits})
+    body = BodyLimits(BodySettings.of({**table, **limits}))
     ruling = body.limit([2.0, 0.0, 0.0], [0.5, 1.0], [0.0, 0.0], PERIOD)
     assert {name.rpartition(" ")[0] for name in ruling.limited_by} == {"body velocity"}
     assert 0.0 < ruling.command[0] < 2.0
@@ -93,7 +93,7 @@ def test_late_joints_do_not_lead_a_hand_beyond_a_joint_s_end(make, table, late):
 
 def test_it_stands_before_a_box_and_before_itself_and_may_part(table):
     boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
-    body = BodyLimits.of({**table, "acceleration": 20.0, "boxes": boxes, "collision": {"margin": 0.02}})
+    body = BodyLimits(BodySettings.of({**table, "acceleration": 20.0, "boxes": boxes, "collision": {"margin": 0.02}}))
     positions, velocities, pairs = np.zeros(2), np.zeros(2), set()
     for _ in range(200):
         ruling = body.limit([1.5, 0.5], positions, velocities, PERIOD)
@@ -117,14 +117,14 @@ def test_it_stands_before_a_box_and_before_itself_and_may_part(table):
 )
 def test_what_does_not_fit_the_model_is_refused_before_anything_moves(table, change, message):
     with pytest.raises((SamiError, UnknownName)) as refused:
-        BodyLimits.of({**table, "velocity": {"most": 1.0}, **change})
+        BodyLimits(BodySettings.of({**table, "velocity": {"most": 1.0}, **change}))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_robot_that_begins_too_close_to_a_box_is_refused_and_nothing_allowed(table):
     boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
-    body = BodyLimits.of({**table, "boxes": boxes})
+    body = BodyLimits(BodySettings.of({**table, "boxes": boxes}))
     with pytest.raises(SamiError, match=r"the robot begins with box wall .* from lower, within its margin"):
         body.limit([0.0, 0.0], [0.6, 0.0], [0.0, 0.0], PERIOD)
 
@@ -156,7 +156,7 @@ def test_a_hand_that_would_come_closer_before_it_rests_further_off_is_stopped_fi
     pytest.importorskip("pybullet_data")
     from tests.making.body_limits import ACCELERATION, own_arm_body
 
-    body = BodyLimits.of(own_arm_body())
+    body = BodyLimits(BodySettings.of(own_arm_body()))
     positions = np.array([1.13, 0.77, -0.45, -1.95, 2.11, 2.32, -2.32])
     velocities = np.array([-0.31, -0.05, 1.89, -0.26, -0.56, 1.18, 0.07])
     soon = positions + 0.01 * velocities
@@ -174,17 +174,19 @@ def test_a_hand_that_would_come_closer_before_it_rests_further_off_is_stopped_fi
 
 def test_a_margin_is_what_it_says_for_two_shapes_together(table):
     boxes = {"wall": {"low": [0.045, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}  # 15 mm from the arm's capsules
-    body = BodyLimits.of({**table, "boxes": boxes, "collision": {"margin": 0.0149}})
+    body = BodyLimits(BodySettings.of({**table, "boxes": boxes, "collision": {"margin": 0.0149}}))
     assert body.geometry.clearance(np.zeros(2)).pair == ("", "")
     with pytest.raises(SamiError, match=r"the robot touches box wall with (upper|lower) at home, within its margin"):
-        BodyLimits.of({**table, "boxes": boxes, "collision": {"margin": 0.0151}})
+        BodyLimits(BodySettings.of({**table, "boxes": boxes, "collision": {"margin": 0.0151}}))
 
 
 def test_a_pair_that_parts_lets_no_other_pair_come_closer(tmp_path):
     (tmp_path / "slides.xml").write_text(SLIDES)
     table = {"model": str(tmp_path / "slides.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
     table["boxes"] = {"wall": {"low": [0.15, -1.0, -1.0], "high": [0.3, 1.0, 1.0]}}
-    body = BodyLimits.of({**table, "command": "joint_velocities", "acceleration": 20.0, "collision": {"margin": 0.02}})
+    body = BodyLimits(
+        BodySettings.of({**table, "command": "joint_velocities", "acceleration": 20.0, "collision": {"margin": 0.02}})
+    )
     body.limit([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], PERIOD)
     for right in (0.06, 0.085):  # 40 and 15 mm from the wall; left is 5 mm from it and parts
         ruling = body.limit([-0.2, 0.5], [0.095, right], [0.0, 0.0], PERIOD)
@@ -199,7 +201,7 @@ def test_where_soft_joints_sag_no_other_pair_comes_closer_than_half_of_the_margi
     table = {"model": str(tmp_path / "slides.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
     table |= {"boxes": {"wall": {"low": [0.15, -1.0, -1.0], "high": [0.3, 1.0, 1.0]}}, "acceleration": 20.0}
     soft = {"command": "joint_positions", "kp": 100.0, "kd": 10.0, "inertia": 0.1, "torque": {"most": 1e3}}
-    body = BodyLimits.of({**table, **soft, "collision": {"margin": 0.02}})
+    body = BodyLimits(BodySettings.of({**table, **soft, "collision": {"margin": 0.02}}))
     body.limit([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], PERIOD)
     limited_by = []
     for right in (0.11, 0.12):  # to 12 and 8 mm from the wall; left is 5 mm from it and parts

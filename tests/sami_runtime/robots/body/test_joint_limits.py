@@ -24,7 +24,9 @@ def body_of(joint, command):
     table = {"command": command, "joints": ["j"], "positions": "q", "velocities": "v"}
     table["position"] = {key: joint[key] for key in ("low", "high") if key in joint}
     table |= {key: {"most": joint[key]} for key in ("velocity", "torque") if key in joint}
-    return BodyLimits.of(table | {key: joint[key] for key in ("kp", "kd", "inertia", "acceleration") if key in joint})
+    return BodyLimits(
+        BodySettings.of(table | {key: joint[key] for key in ("kp", "kd", "inertia", "acceleration") if key in joint})
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
@@ -75,7 +77,7 @@ def test_the_table_has_cases_of_every_rule_and_command():
 
 
 def test_a_command_within_all_limits_is_not_touched():
-    body = BodyLimits.of({**ARM, "position": {"low": -1.0, "high": 1.0}, "velocity": {"most": 2.0}})
+    body = BodyLimits(BodySettings.of({**ARM, "position": {"low": -1.0, "high": 1.0}, "velocity": {"most": 2.0}}))
     command = np.array([0.01, -0.01])
     assert body.limit(command, [0.0, 0.0], None, 0.02).command is command
 
@@ -83,7 +85,7 @@ def test_a_command_within_all_limits_is_not_touched():
 def test_then_says_what_happens_beyond_a_limit():
     allowed = {}
     for then in ("scale", "hold", "stop"):
-        body = BodyLimits.of({**ARM, "velocity": {"most": 1.0, "then": then}})
+        body = BodyLimits(BodySettings.of({**ARM, "velocity": {"most": 1.0, "then": then}}))
         allowed[then] = body.limit([0.3, 0.0], [0.0, 0.0], None, 0.1)
     assert allowed["scale"].command.tolist() == [0.1, 0.0]
     assert allowed["hold"].command.tolist() == [0.0, 0.0]
@@ -130,14 +132,14 @@ def test_a_bad_table_is_refused_in_one_line(table, message):
 
 @pytest.mark.parametrize("bad", [([np.nan, 0.0], [0.0, 0.0]), ([0.0], [0.0, 0.0]), ([0.0, 0.0], [np.inf, 0.0])])
 def test_numbers_that_are_none_are_refused_and_nothing_is_remembered(bad):
-    body = BodyLimits.of({**ARM, "velocity": {"most": 1.0}})
+    body = BodyLimits(BodySettings.of({**ARM, "velocity": {"most": 1.0}}))
     with pytest.raises(SamiError, match="finite numbers"):
         body.limit(*bad, None, 0.1)
     assert body.limit([0.3, 0.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.0]
 
 
 def test_a_command_that_is_written_over_does_not_move_the_limits_along():
-    body, command = BodyLimits.of({**ARM, "velocity": {"most": 1.0}}), np.array([0.05, 0.0])
+    body, command = BodyLimits(BodySettings.of({**ARM, "velocity": {"most": 1.0}})), np.array([0.05, 0.0])
     body.limit(command, [0.0, 0.0], None, 0.1)
     command[:] = 3.0
     assert body.limit(command, [0.0, 0.0], None, 0.1).command == pytest.approx([0.15, 0.1])
@@ -148,7 +150,7 @@ def test_a_command_that_is_written_over_does_not_move_the_limits_along():
 
 @pytest.mark.parametrize("reference", [[np.nan, 0.0], [0.0], [0.0, 0.0, 0.0], 0.0])
 def test_an_episode_begins_with_no_command_that_the_body_cannot_execute(reference):
-    body = BodyLimits.of({**ARM, "velocity": {"most": 1.0}})
+    body = BodyLimits(BodySettings.of({**ARM, "velocity": {"most": 1.0}}))
     with pytest.raises(SamiError, match=r"begins with the command .* expected 2 finite numbers"):
         body.begin(reference)
     assert body.limit([3.0, 3.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.1]
