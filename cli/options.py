@@ -13,7 +13,7 @@ from .model_file import model_file
 
 MODEL_HELP = "Model file, or the name of one that `sami models` lists"
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
-ModelOfRobot = Annotated[Path, typer.Option(help=f"{MODEL_HELP}, that is to drive it.", callback=model_file)]
+ModelOfRobot = Annotated[Path, typer.Option(help=f"{MODEL_HELP}, to drive the robot.", callback=model_file)]
 OptionalModel = Annotated[
     Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
 ]

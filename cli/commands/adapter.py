@@ -57,9 +57,7 @@ def check_adapter(
     ] = None,
     adapter_config: Annotated[
         Path | None,
-        typer.Option(
-            help="Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
-        ),
+        typer.Option(help="Settings for FACTORY(clock, config=...), such as address or goal: NAME.toml or NAME.json."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Also write the neutral action of --limits (rest).")] = False,
     excite: Annotated[

@@ -14,7 +14,7 @@ from .inspect import signal_table
 
 def adopt(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="ONNX file or folder of another framework.")],
-    contract: Annotated[Path | None, typer.Option(help="TOML file that describes its inputs and outputs.")] = None,
+    contract: Annotated[Path | None, typer.Option(help="TOML file on the policy's inputs and outputs.")] = None,
     reader: Annotated[str | None, typer.Option(help="Framework that wrote POLICY; detected if left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Model file to write; POLICY-adopted.onnx if left out.")] = None,
     draft: Annotated[Path | None, typer.Option(help="Write a contract to complete instead, .toml.")] = None,

@@ -14,7 +14,7 @@ Adopted = Annotated[
     Path,
     typer.Argument(metavar="POLICY", help="File that sami adopt wrote, or what sami adopt takes, with --contract."),
 ]
-OptionalContract = Annotated[Path | None, typer.Option(help="TOML with the recipe of a policy that is not adopted.")]
+OptionalContract = Annotated[Path | None, typer.Option(help="TOML contract of a policy that is not adopted yet.")]
 
 
 def audit(

@@ -25,7 +25,7 @@ def bench(
     model: Model,
     seconds: Annotated[float, typer.Option(min=0.05, help="How long each line is measured, s.")] = 3.0,
     provider: Provider = "cpu",
-    soak: Annotated[int, typer.Option(min=0, help="Instead, make so many steps and exit with 4 if memory grew.")] = 0,
+    soak: Annotated[int, typer.Option(min=0, help="Instead, step this many times; exit with 4 if memory grew.")] = 0,
 ) -> None:
     """Time a model's step: session, bare onnxruntime, torch and predict, back to back and at 25, 100 and 1000 Hz."""
     from sami_runtime.checks import bench as measuring

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def drive(
     robot: Annotated[
-        Path, typer.Argument(metavar="ROBOT", help="File of the robot and what drives it, NAME.toml or NAME.json.")
+        Path, typer.Argument(metavar="ROBOT", help="File that names the robot and its policy, NAME.toml or NAME.json.")
     ],
     check: Annotated[
         bool,

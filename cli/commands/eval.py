@@ -33,7 +33,7 @@ def evaluate(
     episodes: Annotated[
         int,
         typer.Option(
-            min=1, help="Episodes per task; where returns count, per set, whose tasks come in turn, as in the paper."
+            min=1, help="Episodes per task; per task set, its tasks in turn, if the environment is judged by return."
         ),
     ] = 100,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure with this sim-to-real profile.")] = "",

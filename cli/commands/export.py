@@ -61,7 +61,7 @@ def export(
     refit: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Fit the forward model to a recording of your robot, NAME.mcap; again for more."
+            metavar="FILE", help="Fit the forward model to a recording of your robot, NAME.mcap; may be given often."
         ),
     ] = None,
     override: Annotated[list[str] | None, set_option(SETTINGS)] = None,

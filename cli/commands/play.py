@@ -17,7 +17,7 @@ def play(
         str | None,
         typer.Option(
             metavar="TEXT|FILE",
-            help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`.",
+            help="The robot's command: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`.",
         ),
     ] = None,
     override: Annotated[

@@ -22,7 +22,7 @@ Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
 def replay(
     file: Recording,
     model: Annotated[
-        Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
+        Path | None, typer.Option(help=f"{MODEL_HELP}; each recorded model if left out.", callback=model_file)
     ] = None,
 ) -> None:
     """Step a model over a recording and compare bit by bit. Exit code 4 at the first step that differs.
@@ -68,7 +68,7 @@ def _session_as_recorded(model: Path, providers: Sequence[object]) -> Session:
 
 def view(
     file: Recording,
-    other: Annotated[Path | None, typer.Argument(help="Another one, to be shown beside it.")] = None,
+    other: Annotated[Path | None, typer.Argument(help="Second recording, shown beside the first.")] = None,
     out: Annotated[Path | None, typer.Option(help="File to write; NAME.html beside the recording if left out.")] = None,
     open_it: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:

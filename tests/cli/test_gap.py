@@ -235,3 +235,5 @@ def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results
     assert (
         f"succeeds in {reports[0]} of 180 episodes, with the one fitted to 12 excited episodes in {reports[1]}" in page
     )
+    low, high = GapProfile.load(folder / "gap.toml").actuator_lag_s
+    assert f"it has an actuator lag of {low:g} to {high:g} s, which `sami fit-gap` now reports as a note" in page

@@ -32,7 +32,7 @@ def adapt(
     model: OptionalModel = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the first episode; one that nothing else uses if left out.")
+        int | None, typer.Option(min=0, help="Seed of the first episode; one of this command's own if left out.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
 ) -> None:

@@ -51,7 +51,7 @@ def sweep(
         ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option(min=1, help="Evaluation episodes per task; where returns count, per set.")
+        int, typer.Option(min=1, help="Evaluation episodes per task; per task set if judged by return.")
     ] = 100,
     on: Annotated[
         str | None,

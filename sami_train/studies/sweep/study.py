@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import enumeration, in_shell
-from sami_train.files import write_json_lines
+from sami_train.envs.catalog import by_name
+from sami_train.files import read_json, write_json_lines
 from sami_train.runs.folder import RunError, RunFolder, check_version, is_line
 from sami_train.runs.record import RunRecord
 
@@ -31,7 +32,7 @@ PARTS: dict[str, tuple[type, ...]] = {
     "evaluation": (dict, type(None)),
     "metrics": (list,),
 }
-"""The keys of a line, and the types of their values."""
+"""The keys of a line, and the types of their values; a `RunRecord` has all but the first two."""
 
 
 def write_study(path: Path, records: Iterable[RunRecord]) -> None:
@@ -46,19 +47,18 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
     """
     if path.name != STUDY:
         raise RunError(f"{path} is not named {STUDY}; a study is FOLDER/{STUDY}.")
-    by_name: dict[str, RunRecord] = {}
+    runs: dict[str, RunRecord] = {}
     for record in records:
-        if record.name in by_name:
+        if record.name in runs:
             raise RunError(
-                f"{by_name[record.name].address} and {record.address} have the same name, which must be unique in "
+                f"{runs[record.name].address} and {record.address} have the same name, which must be unique in "
                 f"{path}; rename one, or leave it out."
             )
-        by_name[record.name] = record
+        runs[record.name] = record
     path.parent.mkdir(parents=True, exist_ok=True)
-    parts = ("config", "facts", "evaluation", "metrics")
     lines = (
-        {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in parts}}
-        for name, record in by_name.items()
+        {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in tuple(PARTS)[2:]}}
+        for name, record in runs.items()
     )
     write_json_lines(path, lines)
 
@@ -85,8 +85,7 @@ def read_study(path: Path) -> list[RunRecord]:
             raise RunError(f"{path}, line {number} is of version {version}; this sami reads version {LINE_VERSION}.")
         if name in records:
             raise RunError(f"{path}, line {number} has run {name!r} a second time; remove one of the two lines.")
-        parts = {part: value[part] for part in PARTS if part not in ("version", "run")}
-        record = RunRecord(path.parent / name, path, **parts)
+        record = RunRecord(path.parent / name, path, **{part: value[part] for part in tuple(PARTS)[2:]})
         check_version(record.address, record.facts)
         records[name] = record
     return list(records.values())
@@ -136,8 +135,9 @@ def _runs_of(path: Path) -> list[RunRecord]:
     names = sorted({folder.resolve().name for folder in folders} | {record.name for record in lines})
     if not names:
         advice = "`sami train` and `sami sweep` make them."
-        if (path / "sweep.json").is_file():
-            advice = f"its sweep continues with: sami sweep --out {in_shell(path)}"
+        if (file := path / "sweep.json").is_file():
+            source = by_name(*read_json(file).get("axes", {}).get("env", ()))
+            advice = f"its sweep continues with: sami sweep --out {in_shell(path)}{source}"
         raise RunError(f"{path} is no run folder and holds none; {advice}")
     if not any(fnmatchcase(name, pattern) for name in names):
         raise RunError(f"{path} holds no run whose name is {pattern}; it holds {enumeration(names)}.")

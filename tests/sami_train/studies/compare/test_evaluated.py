@@ -46,6 +46,14 @@ def test_a_sweep_that_is_not_done_is_named_with_its_cells_and_how_it_continues(t
         read_runs([folder])
 
 
+def test_a_sweep_without_a_run_names_the_environments_of_ones_own_in_the_command_that_continues_it(tmp_path):
+    grid = Grid({"env": ["arm.toml", "panda", "my_robots:ARM"], "method": ["tesac"], "seed": [0]})
+    write_json(tmp_path / "sweep.json", {"version": 1, "episodes": 100, **grid.to_dict()})
+    with pytest.raises(RunError) as caught:
+        read_runs([tmp_path])
+    assert str(caught.value).endswith(f": sami sweep --out {tmp_path} --env arm.toml,my_robots:ARM")
+
+
 def test_an_evaluation_of_an_earlier_agent_is_refused(tmp_path):
     path = made_run(tmp_path / "a")
     RunFolder(path).update(steps=STEPS + 1000)
