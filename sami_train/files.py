@@ -102,13 +102,10 @@ def _lock(path: Path, busy: Callable[[str], Exception] | None) -> int:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
             if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
-        except BlockingIOError as error:
+        except BaseException as error:
             os.close(file)
-            if busy is None:
-                raise
-            raise busy(holder(path) or "another process") from error
-        except BaseException:
-            os.close(file)
+            if busy and isinstance(error, BlockingIOError):
+                raise busy(holder(path) or "another process") from error
             raise
         os.close(file)  # the previous holder has removed this file, so that a lock on it would keep nobody out
 

@@ -81,8 +81,11 @@ class Workspace:
         positions, stamps = np.array(places).T
         new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
-        way = 0.0 if now is None or not new.any() else way_since(self._commands, stamps, now, self._period)
-        self._since, self._last = np.where(new, way, self._since), np.where(new, 0.0, self._last)
+        if now is None:
+            self._since, self._last = np.where(new, 0.0, (self._since, self._last))
+        elif self._commands and new.any():  # up to the last write, which stays in force until the next
+            held = self._last * (now - self._commands[-1][0]) / self._period
+            self._since = np.where(new, way_since(self._commands, stamps, now, self._period) - held, self._since)
         drop_before(self._commands, math.inf if now is None else self._stamps.min())
 
     def cut(self, action: Array, elapsed: float) -> Array:

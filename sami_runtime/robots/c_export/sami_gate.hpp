@@ -490,8 +490,9 @@ class Gate {
       }
       place_[i] = position;
       place_stamps_[i] = stamp;
-      since_[i] = way(i, stamp, now);
-      last_[i] = 0.0;
+      if (commands_ == 0) continue;  // else up to the last write, which stays in force until the next
+      const double newest = command_at_[static_cast<size_t>((commands_ - 1) % M::kWrites)];
+      since_[i] = way(i, stamp, now) - last_[i] * (now - newest) / limits_.period;
     }
     return late;
   }
