@@ -1,6 +1,6 @@
 """Trains SAC on the hopper that falls with other settings, beside stable-baselines3's SAC, and prints the curves.
 
-    python -m benchmarks.hopper_settings                          # the table of results/hopper-180k-settings
+    python -m benchmarks.hopper_settings                          # the tables of results/hopper-180k-settings
     python -m benchmarks.hopper_settings "nothing changed" 50     # train this arm with this seed: 10 minutes of a core
 
 All arms make 4 updates in 32 steps, as the preset `fast-cpu` does. A point of a curve is the mean over 40 episodes:
@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.falling_hopper import set_mass
+from sami_train.studies.compare.estimates import welch
 
 FILE = Path(__file__).resolve().parents[1] / "results" / "hopper-180k-settings" / "curves.jsonl"
 SCHEDULE, STEPS, EVERY = 300_000, 180_000, 60_000
@@ -52,8 +53,10 @@ ARMS: dict[str, dict[str, Any]] = {
     "as the peer, layer norm": {**AS_PEER, **SINGLE, **ALL_STORED, "network.layer_norm": True},
     "as the peer, windows": {**AS_PEER, **ALL_STORED},
 }
-"""Changes of the preset `fast-cpu`. `SINGLE` draws transitions one by one, each as often, where the preset draws
-windows, an episode as often as another; `AS_PEER` has the peer's values."""
+"""Changes of the preset `fast-cpu`. `SINGLE` draws transitions one by one, each as likely, where the preset draws
+windows, an episode as likely as another; `AS_PEER` has the peer's values."""
+COMPARED, STUDY = ("as the peer", "nothing changed"), range(60, 70)
+"""Arms and seeds of the study that plan.md asks for; other seeds are of the search before it."""
 
 
 class HiddenMass(gym.Wrapper):
@@ -149,28 +152,45 @@ def read() -> list[dict[str, Any]]:
     return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()] if FILE.exists() else []
 
 
+def returns(curves: list[dict[str, Any]]) -> np.ndarray:
+    """Return the mean return at each point of each curve, (curves, points)."""
+    return np.array([[point["return"] for point in curve["curve"]] for curve in curves])
+
+
+def row(*cells: Any) -> str:
+    """Return a line of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
 def rows(curves: list[dict[str, Any]]) -> list[str]:
-    """Return the lines of the table: the return at each point, in an order that begins with the peer."""
-    order, count = [PEER, *ARMS], STEPS // EVERY
-    head = " | ".join(f"{EVERY * (k + 1):,}" for k in range(count))
-    lines = [f"| return after steps | seed | {head} |", "|---" * (2 + count) + "|"]
+    """Return the lines of both tables: each curve of the search, and the means of the study with their difference."""
+    order, steps = [PEER, *ARMS], [f"{EVERY * (k + 1):,}" for k in range(STEPS // EVERY)]
+    rule = "|---" * (2 + len(steps)) + "|"
+    lines = [row("return after steps", "seed", *steps), rule]
     for curve in sorted(curves, key=lambda curve: (order.index(curve["arm"]), curve["seed"])):
-        returns = " | ".join(f"{point['return']:,.0f}" for point in curve["curve"])
-        lines.append(f"| {curve['arm']} | {curve['seed']} | {returns} |")
-    return lines
+        if curve["seed"] not in STUDY:
+            lines.append(row(curve["arm"], curve["seed"], *(f"{mean:,.0f}" for mean in returns([curve])[0])))
+    compared = [curve for curve in curves if curve["seed"] in STUDY]
+    first, second = (returns([curve for curve in compared if curve["arm"] == arm]) for arm in COMPARED)
+    lines += ["", row("mean ± deviation of the seeds", "seeds", *steps), rule]
+    for arm, means in zip(COMPARED, (first, second), strict=True):
+        cells = (f"{mean:,.0f} ± {of:,.0f}" for mean, of in zip(means.mean(0), means.std(0, ddof=1), strict=True))
+        lines.append(row(arm, len(means), *cells))
+    gains = (welch(x, y) for x, y in zip(first.T, second.T, strict=True))
+    return [*lines, row("difference", "", *(f"{gain:+,.0f} [{low:+,.0f}, {high:+,.0f}]" for gain, low, high in gains))]
 
 
 def main(arguments: list[str]) -> None:
-    """Print the table; with an arm and a seed, train first."""
-    curves = read()
+    """Print the tables; with an arm and a seed, train first."""
     if arguments:
         arm, seed = arguments[0], int(arguments[1])
         if arm not in (PEER, *ARMS):
             sys.exit(f"no arm is called {arm!r}; the arms are: {'; '.join((PEER, *ARMS))}.")
-        curves = [curve for curve in curves if (curve["arm"], curve["seed"]) != (arm, seed)] + [train(arm, seed)]
+        curve = train(arm, seed)
+        curves = [other for other in read() if (other["arm"], other["seed"]) != (arm, seed)] + [curve]
         FILE.parent.mkdir(exist_ok=True)
         FILE.write_text("".join(f"{json.dumps(curve)}\n" for curve in curves), encoding="utf-8")
-    print("\n".join(rows(curves)))
+    print("\n".join(rows(read())))
 
 
 if __name__ == "__main__":

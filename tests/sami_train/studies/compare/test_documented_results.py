@@ -5,6 +5,7 @@ import json
 import re
 import runpy
 import shlex
+from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
@@ -392,6 +393,19 @@ def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, m
     text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
     for table in capsys.readouterr().out.strip().split("\n\n"):
         assert table in text
+
+
+def test_the_page_of_the_falling_hopper_says_where_its_ten_seeds_end():
+    lines = (ROOT / "results" / "hopper-180k-settings" / "curves.jsonl").read_text(encoding="utf-8").splitlines()
+    ends = defaultdict(list)
+    for curve in map(json.loads, lines):
+        if curve["seed"] in range(60, 70):
+            ends[curve["arm"]].append(curve["curve"][-1]["return"])
+    peer, preset = ends["as the peer"], ends["nothing changed"]
+    outside = sum(end > max(preset) for end in peer), sum(end < min(preset) for end in peer)
+    assert (len(peer), len(preset), outside) == (10, 10, (3, 2))
+    text = "three of ten end above all that have the preset's settings, two below all of them"
+    assert text in prose("results/falling-hopper")
 
 
 def test_the_page_of_the_learners_changes_counts_the_half_cheetahs_of_other_methods_that_got_stuck():
