@@ -84,8 +84,8 @@ class Workspace:
         if now is None:
             self._since, self._last = np.where(new, 0.0, (self._since, self._last))
         elif self._commands and new.any():  # up to the last write, which stays in force until the next
-            held = self._last * (now - self._commands[-1][0]) / self._period
-            self._since = np.where(new, way_since(self._commands, stamps, now, self._period) - held, self._since)
+            rest = self._last * (now - self._commands[-1][0]) / self._period
+            self._since = np.where(new, way_since(self._commands, stamps, now, self._period) - rest, self._since)
         drop_before(self._commands, math.inf if now is None else self._stamps.min())
 
     def cut(self, action: Array, elapsed: float) -> Array:

@@ -101,11 +101,11 @@ def test_late_positions_do_not_lead_out(gate, late, rate, share):
 @pytest.mark.parametrize("share", [0.4, 0.8])
 def test_the_last_action_moves_the_robot_on_while_the_policy_computes(boxed, share, every):
     """The way between a reading and its action did not count: 0.8 periods of inference led 0.04 m out."""
-    armed, position, last, seen = boxed(max_age_s=1.0), 0.3, 0.0, (0.3, 0.0)
+    armed, position, last, reading = boxed(max_age_s=1.0), 0.3, 0.0, (0.3, 0.0)
     for tick in range(40):
         now = tick * PERIOD
-        seen = seen if tick % every else (position, now)
-        assert armed.fault(frame((seen[0], 0.0), seen[1]), now) is None
+        reading = reading if tick % every else (position, now)
+        assert armed.fault(frame((reading[0], 0.0), reading[1]), now) is None
         position += SCALE * last * share
         assert position == pytest.approx(min(position, 0.5), abs=1e-6)
         last = float(armed.write(armed.propose(np.float32([1.0, 0.0]), now + share * PERIOD)).action[0])
