@@ -195,7 +195,8 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     final = json.loads(sami(*arguments, "--on", 1, "--final", "--json").out)
     assert (result["seed"], final["seed"]) == (seeds.EVALUATION, seeds.FINAL)
     assert not set(returns) & {value for row in final["tasks"] for value in row["returns"]}
-    assert "per task set, its tasks in turn, if the environment is judged by return" in " ".join(sami("eval", "--help").out.replace("│", " ").split())
+    text = " ".join(sami("eval", "--help").out.replace("│", " ").split())
+    assert "per task set, its tasks in turn, if the environment is judged by return" in text
 
 
 def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, models, monkeypatch):

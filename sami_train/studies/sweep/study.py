@@ -136,7 +136,9 @@ def _runs_of(path: Path) -> list[RunRecord]:
     if not names:
         advice = "`sami train` and `sami sweep` make them."
         if (file := path / "sweep.json").is_file():
-            source = by_name(*read_json(file).get("axes", {}).get("env", ()))
+            axes = read_json(file).get("axes")
+            envs = axes.get("env") if isinstance(axes, dict) else None
+            source = by_name(*map(str, envs)) if isinstance(envs, list) else ""
             advice = f"its sweep continues with: sami sweep --out {in_shell(path)}{source}"
         raise RunError(f"{path} is no run folder and holds none; {advice}")
     if not any(fnmatchcase(name, pattern) for name in names):

@@ -52,6 +52,10 @@ def test_a_sweep_without_a_run_names_the_environments_of_ones_own_in_the_command
     with pytest.raises(RunError) as caught:
         read_runs([tmp_path])
     assert str(caught.value).endswith(f": sami sweep --out {tmp_path} --env arm.toml,my_robots:ARM")
+    for axes in ([], {"env": 3}, {}):
+        write_json(tmp_path / "sweep.json", {"axes": axes})
+        with pytest.raises(RunError, match=r"sami sweep --out \S+$"):
+            read_runs([tmp_path])
 
 
 def test_an_evaluation_of_an_earlier_agent_is_refused(tmp_path):
