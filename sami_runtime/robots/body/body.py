@@ -174,9 +174,9 @@ class BodyLimits:
         )
         self.size = 3 if settings.command == "hand" else len(joints)
         """Number of elements of a command: 3 for a hand, else J."""
-        self._drive: Drive = Velocities(self.acceleration)
+        self.drive: Drive = Velocities(self.acceleration)
         if settings.command == "joint_positions":
-            self._drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
+            self.drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
         rules: list[JointRule] = []
         if np.isfinite(self.low).any() or np.isfinite(self.high).any():
             rules.append(PositionLimit.of(self.low, self.high, self.acceleration, settings.position.then))
@@ -185,7 +185,7 @@ class BodyLimits:
         if self.gains:
             rules.append(TorqueLimit(self.torque, settings.torque.then))
         self._joint_rules = [(rule, [f"body {rule.name} {joint}" for joint in joints]) for rule in rules]
-        self._unit = "rad" if self._drive.targets else "rad/s"
+        self._unit = "rad" if self.drive.targets else "rad/s"
         self._points: list[PointSpeed] = []
         self._collision: Collision | None = None
         if self.geometry:
@@ -196,7 +196,7 @@ class BodyLimits:
             if shapes or settings.boxes:
                 inner, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
                 self.geometry.watch(settings.boxes, inner, margin, shapes.ignore if shapes else ())
-                then, sags = shapes.then if shapes else "scale", isinstance(self._drive, SoftTargets)
+                then, sags = shapes.then if shapes else "scale", isinstance(self.drive, SoftTargets)
                 self._collision = Collision(self.geometry, margin, self.acceleration, then, sags)
         self._places = [rule.place for rule in self._points]
         if not (self._joint_rules or self._points or self._collision):
@@ -247,7 +247,7 @@ class BodyLimits:
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
             )
-        first = at if self._drive.targets else np.zeros(self.size)
+        first = at if self.drive.targets else np.zeros(self.size)
         reference = first if self._reference is None else self._reference
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), hand)
         self.joint_speeds = ruling.command if hand is None else hand @ ruling.command  # of commands of velocities
@@ -259,7 +259,7 @@ class BodyLimits:
         intervals = []
         allowed = target
         for rule, of_joint in self._joint_rules:
-            low, high = rule.interval(state, self._drive)  # type: ignore[arg-type]  # torque: of soft targets only
+            low, high = rule.interval(state, self.drive)  # type: ignore[arg-type]  # torque: of soft targets only
             intervals.append((low, high))
             before = allowed if hand is None else hand @ allowed
             after = bounded(before, low, high)
@@ -279,8 +279,8 @@ class BodyLimits:
                 allowed = allowed * float(np.min(after[beyond] / before[beyond]))
 
         def stand() -> Array:
-            standing = self._drive.standing(state) if hand is None else np.zeros(3)
-            if self._drive.targets:
+            standing = self.drive.standing(state) if hand is None else np.zeros(3)
+            if self.drive.targets:
                 for low, high in intervals:
                     standing = bounded(standing, low, high)
             return standing
@@ -309,7 +309,7 @@ class BodyLimits:
         assert self.geometry is not None
 
         def predict(command: Array) -> Prediction:
-            return self._drive.predicted(state, command if hand is None else hand @ command)
+            return self.drive.predicted(state, command if hand is None else hand @ command)
 
         rest, motion = None, predict(allowed)
         share = 1.0

@@ -13,7 +13,7 @@ from sami_runtime.adapters.base import Adapter, Observation
 from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
-from sami_runtime.robots.body.joints import Array, extremes
+from sami_runtime.robots.body.joints import Array, StiffTargets, extremes
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limiter import Commands, Shaped, drop_before
@@ -120,7 +120,7 @@ class BodyGate(SafetyGate):
             commands = [self._commands[-1]] if since == self._ruled_at else self._commands
             self._state = extremes(*self._state, commands, since, now, self.body.acceleration)
         elapsed = self._period + max(0.0, now - stamp)
-        if self.body.settings.command == "joint_positions" and not self.body.gains:  # they follow the last command
+        if isinstance(self.body.drive, StiffTargets):  # joints at the last command, not at the measured positions
             passed = self._period if self._ruled_at is None else now - self._ruled_at
             elapsed = min(max(passed, 1e-9), PERIODS * self._period)
         self._ruled_at = self._state_at = now
