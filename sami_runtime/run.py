@@ -17,8 +17,8 @@ from sami_runtime.clock import Clock, ManualClock
 from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.episode import EpisodeReport, Lateness, OnStep, run_episode
-from sami_runtime.loop.garbage import short_collections
 from sami_runtime.loop.handover import Handover, require_swap
+from sami_runtime.loop.pauses import short_pauses
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import LoopWatchdog, fatal_signals_raise
@@ -364,7 +364,7 @@ class Run:
         with self._swapping:
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
-            require_swap(session, driving, self.adapter, self.gate.limits)
+            require_swap(session, driving, self.adapter, self.gate)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
             _warn_of_missing(session.contract, None, None, self.gate.guards, guards_only=True)
@@ -376,7 +376,7 @@ class Run:
         return self._recorder is not None and self._recorder.error is None
 
     def __enter__(self) -> Run:
-        """Begin the recording, handle fatal signals that have no handler, and keep garbage collections short.
+        """Begin the recording, handle fatal signals that have no handler, and keep pauses of the loop short.
 
         Raises:
             RecordingError: The file exists or cannot be written, or the package mcap is missing.
@@ -385,7 +385,7 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._timed:
-                opening.enter_context(short_collections())
+                opening.enter_context(short_pauses())
             if self._record is not None:
                 scene = scene_of(self.adapter)
                 self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)

@@ -10,7 +10,7 @@ from sami_runtime.adapters.base import Adapter, differences, require_compatible
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import Swapped
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 
@@ -112,6 +112,8 @@ class Handover:
                 loop's own thread called this, or `driving` no longer drives.
         """
         with self._lock:
+            if any(other.session is session for other in self._running):
+                raise SamiError("the session given to swap() drives another run. Load a new session.")
             if not middle or self.thread is None:
                 self._next_session = session
                 return swapped_to(session)
@@ -145,8 +147,8 @@ def swapped_to(session: Session, steps: int = 0) -> Swapped:
     return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=steps)
 
 
-def require_swap(session: Session, driving: Session, adapter: Adapter, limits: Limits) -> None:
-    """Check, before anything changes, that a session can take over: it must fit adapter, limits and rate.
+def require_swap(session: Session, driving: Session, adapter: Adapter, gate: SafetyGate) -> None:
+    """Check, before anything changes, that a session can take over: it must fit adapter, gate and rate.
 
     Raises:
         AdapterError, SamiError, UnknownName: It cannot take over, with the reason.
@@ -161,7 +163,7 @@ def require_swap(session: Session, driving: Session, adapter: Adapter, limits: L
             f"{old.rate_hz:g} Hz. End the run, and begin another run with the new model."
         )
     require_compatible(new, adapter.observation, adapter.action, type(adapter).__name__)
-    limits.require_fit(new)
+    gate.require_fit(new)
 
 
 def _require_same_state(session: Session, driving: Session) -> None:

@@ -134,12 +134,8 @@ SECTIONS = (*SectionTimes._fields, "total", "lag")
 ALWAYS_LISTED = (Outcome.ACTED, Outcome.HELD, Outcome.LATE, Outcome.REFUSED)
 """Outcomes that the table prints even if their count is 0."""
 
-LOWEST_S = 1e-7
-"""Times below this [s] count as 0."""
-HIGHEST_S = 1e4
-"""Times above this [s] share one bin."""
-GROWTH = 1.01
-"""Ratio of a bin's upper to its lower end."""
+LOWEST_S, HIGHEST_S, GROWTH = 1e-7, 1e4, 1.01
+"""Times [s] below the first count as 0, above the second share one bin; the upper end of a bin by its lower one."""
 _BINS = 2 + math.ceil(math.log(HIGHEST_S / LOWEST_S) / math.log(GROWTH))
 
 

@@ -166,13 +166,13 @@ class SafetyGate:
             self.fallback.reset()
 
     def change_contract(self, contract: Contract) -> None:
-        """Use another model's signals and bounds from the next episode on.
-
-        Raises:
-            UnknownName, SamiError: The limits do not fit these signals.
-        """
-        self.limits.require_fit(contract)
+        """Use another model's signals and bounds from the next episode on; errors as of `require_fit`."""
+        self.require_fit(contract)
         self._contract, self._action = contract, contract.action
+
+    def require_fit(self, contract: Contract) -> None:
+        """Raise UnknownName or SamiError if the limits do not fit a model's signals; nothing changes."""
+        self.limits.require_fit(contract)
 
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""

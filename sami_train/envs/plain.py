@@ -124,8 +124,8 @@ def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layo
     for key in parts:
         low, high = (np.ravel(end) for end in (parts[key].low, parts[key].high))
         label = f"{name}'s observation" + ("" if key is None else f" {key!r}")
-        start = 0
-        for entry in by_key[key] or (signal(_name(key or "observation"), elements=len(low)),):
+        start, identifier = 0, re.sub(r"^(?=\d)|\W+", "_", key or "observation")
+        for entry in by_key[key] or (signal(identifier, elements=len(low)),):
             end = start + entry.size
             sources.append(SignalSource(_bounded(entry, low[start:end], high[start:end], label), key, start))
             start = end
@@ -189,11 +189,6 @@ def _parts(space: spaces.Space[Any], name: str) -> dict[str | None, spaces.Box]:
 
 def _sequence(declared: Any) -> Sequence[Signal]:
     return (declared,) if isinstance(declared, Signal) else tuple(declared or ())
-
-
-def _name(key: str) -> str:
-    """Return an entry's key as a valid name of a signal."""
-    return re.sub(r"^(?=\d)", "_", re.sub(r"\W+", "_", key))
 
 
 def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, label: str) -> Signal:

@@ -139,7 +139,7 @@ def tolerance_limit(largest: Sequence[float], rate: float) -> float:
 def farthest(atlas: Atlas, contexts: np.ndarray) -> float:
     """Return the largest distance to the atlas in an episode (T, C); 0 if it ends before a window counts."""
     locate = Locator(atlas)
-    return max((locate(mean).distance for mean in _window_means(atlas, contexts)), default=0.0)
+    return max((locate(mean).distance for mean in window_means(atlas, contexts)), default=0.0)
 
 
 def _median_length(episodes: Sequence[np.ndarray]) -> int:
@@ -147,7 +147,7 @@ def _median_length(episodes: Sequence[np.ndarray]) -> int:
     return int(np.median([len(episode) for episode in episodes]))
 
 
-def _window_means(atlas: Atlas, contexts: np.ndarray) -> Array:
+def window_means(atlas: Atlas, contexts: np.ndarray) -> Array:
     """Return the means (n, C) of the windows that count in an episode (T, C)."""
     return windowed(contexts, atlas.window)[atlas.step - atlas.window + 1 :]
 

@@ -40,10 +40,13 @@ class SimulatedRobot:
         time.sleep(2.0)  # it binds its ports after this message
 
     def settings(self, **changes):
-        """Return the settings of the adapter, as in a file for `--adapter-config`."""
+        """Return the settings of the adapter, as in a file for `--adapter-config`.
+
+        A machine that is shared with others loses packets in bursts: here 77 of 100 were lost once without any fault.
+        """
         document = read_document(EXAMPLE / "arm.toml", "settings")
         camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
-        return {**document, "robot": self.address, "camera": camera, **changes}
+        return {**document, "least_success": 0.4, "robot": self.address, "camera": camera, **changes}
 
     @contextmanager
     def adapter(self, session=None, **changes):

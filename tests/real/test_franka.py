@@ -66,7 +66,7 @@ def hamper(adapter, pid):
     """Drives while the arm's process is held up again and again."""
     for _ in range(100):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.016)
+        time.sleep(0.03)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.02)
         adapter.read()
@@ -109,7 +109,7 @@ def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, sessio
     with capsys.disabled():
         print(f"\noff by {np.round(off, 4)} m; {arm.misses} of {arm.cycles} cycles lost, longest {arm.worst_s:.4f} s")
     assert max(off) < 0.01
-    assert arm.misses < 0.03 * arm.cycles
+    assert arm.misses < 0.1 * arm.cycles
 
 
 def test_a_policy_that_stalls_ends_in_a_stop_with_its_reason(robot, session):
@@ -216,7 +216,7 @@ def test_an_arm_that_may_not_move_home_has_to_be_there(robot, session):
 def test_packets_that_are_lost_end_in_a_stop_and_a_robot_that_is_gone_too(session):
     robot = SimulatedRobot(3, "--lenient")
     try:
-        with robot.adapter(session, stale_s=0.5, least_success=0.7) as adapter:
+        with robot.adapter(session, stale_s=0.5) as adapter:
             adapter.reset(0)
             up(adapter)
             pid = adapter.processes["arm"]

@@ -398,8 +398,11 @@ def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_fo
     try:
         older = [[]]
         assert searched()
+        turn = sys.getswitchinterval()
         with Run(session, arm(clock), clock, limits=Limits(rest=0.0)):
             assert searched() is not frozen
+            assert (sys.getswitchinterval() < 0.001) is frozen, "and other threads let the loop run soon"
         assert searched()
+        assert sys.getswitchinterval() == turn
     finally:
         gc.freeze()

@@ -315,6 +315,21 @@ def test_limits_adapter_shadow_and_batch_are_judged_before_it_waits(make, paths,
         assert (run.total.swaps, run.session.artifact.path) == (0, paths[0])
 
 
+def test_a_session_that_drives_another_run_is_refused(twins, arm):
+    sessions, clocks = [Session.load(path) for path in twins], (ManualClock(), ManualClock())
+    runs = [Run(session, arm(clock), clock) for session, clock in zip(sessions, clocks, strict=True)]
+
+    def borrow(_):
+        for when in ("episode", "now"):
+            with pytest.raises(SamiError, match=r"drives another run. Load a new session"):
+                runs[0].swap(sessions[1], when)
+
+    with runs[0], runs[1]:
+        runs[1].episode(0, max_steps=1, on_step=borrow)
+        outcome = runs[0].episode(0)
+    assert (outcome.loop.swaps, runs[0].session) == (0, sessions[0])
+
+
 def test_the_loops_own_thread_cannot_wait_for_itself(paths, arm):
     clock = ManualClock()
     with Run(Session.load(paths[0]), arm(clock), clock) as run:

@@ -59,8 +59,7 @@ class BodyGate(SafetyGate):
         speeds = [self._signal(settings.velocities, UNITS.values())] if settings.velocities else []
         self._signals = [self._positions, *speeds]
         self._needed += tuple(self._signals)
-        self._fit(contract)
-        self._start = self._envelope(contract)
+        self._use(contract)
         self._period = 1.0 / contract.rate_hz
         self._joints: list[NDArray[np.float64]] | None = None
         self._limiting: tuple[str, ...] = ()
@@ -79,7 +78,17 @@ class BodyGate(SafetyGate):
     def change_contract(self, contract: Contract) -> None:
         """Change to the signals of another model; see `SafetyGate`."""
         super().change_contract(contract)
-        self._fit(contract)
+        self._use(contract)
+
+    def require_fit(self, contract: Contract) -> None:
+        """Raise UnknownName or SamiError if limits or body do not fit a model's signals; see `SafetyGate`."""
+        super().require_fit(contract)
+        self._layout(contract)
+        self._envelope(contract)
+
+    def _use(self, contract: Contract) -> None:
+        """Limit the actions of this model from now on."""
+        self._at, self._scale, self._offset = self._layout(contract)
         self._start = self._envelope(contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
@@ -193,8 +202,8 @@ class BodyGate(SafetyGate):
             )
         return name
 
-    def _fit(self, contract: Contract) -> None:
-        """Store the indices, scale and offset of the action's elements that form a command: (S,) each.
+    def _layout(self, contract: Contract) -> tuple[NDArray[np.intp], Array, Array]:
+        """Return the indices, scale and offset of the action's elements that form a command: (S,) each.
 
         Raises:
             UnknownName, SamiError: An element is not in the action, their number is wrong, or a scale is 0.
@@ -208,13 +217,13 @@ class BodyGate(SafetyGate):
                 f"a command {settings.command} has {self.body.size} numbers, and elements names {len(elements)} of the "
                 f"action: {', '.join(elements)}. Name one for each."
             )
-        self._at = np.array([action.elements.index(element) for element in elements])
-        self._scale = by_name(settings.scale, elements, 1.0)
-        self._offset = by_name(settings.offset, elements, 0.0)
+        scale = by_name(settings.scale, elements, 1.0)
         for key in ("scale", "offset"):
             if isinstance(table := getattr(settings, key), dict):
                 require_known("element of the action", table, elements, f"The key {key} of [body] names it.")
-        if not self._scale.all():
+        if not scale.all():
             raise SamiError(
                 "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
             )
+        at = np.array([action.elements.index(element) for element in elements])
+        return at, scale, by_name(settings.offset, elements, 0.0)

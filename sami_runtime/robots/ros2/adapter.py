@@ -32,7 +32,7 @@ from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import ObservedTopic, Qos, RosSettings
+from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 from sami_runtime.safety.watchdog import beat_watchdogs
 
@@ -274,10 +274,11 @@ class Ros2Adapter:
         topics = self.sources.topics.values()
         while (silent := [topic for topic in topics if not topic.accepted]) and time.monotonic() < deadline:
             time.sleep(POLL_S)
-        return [topic.fault or self._why_silent(topic.settings) for topic in silent]
-
-    def _why_silent(self, topic: ObservedTopic) -> str:
-        return why_silent(topic.topic, topic.type, topic, self._node.publishers(topic.topic))
+        publishers = self._node.publishers
+        return [
+            topic.fault or why_silent(of.topic, of.type, of, publishers(of.topic))
+            for topic, of in ((topic, topic.settings) for topic in silent)
+        ]
 
     def _doubled(self, topics: Iterable[tuple[str, str, Qos]]) -> list[str]:
         """Return a sentence for each topic (name, type, quality of service) that has more than one publisher."""

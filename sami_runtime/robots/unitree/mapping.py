@@ -83,6 +83,8 @@ class Go2Mapping:
 
     def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Go2Reading], Array] | None:
         quantity = self.settings.signals.get(signal.name) or _quantity(signal)
+        terms = _recipe(self.contract).get("signals", [])
+        in_world = any(term["name"] == signal.name and term.get("frame") == "world" for term in terms)
         if quantity == LAST_ACTION and signal.size == self.contract.action.size:
             self.last_action = signal.name
         elif quantity == "command":
@@ -92,7 +94,7 @@ class Go2Mapping:
             if quantity == "joint_angles":
                 return lambda reading: reading.angles[motors]
             return lambda reading: reading.velocities[motors]
-        elif quantity in MEASURED and signal.size == 3 and not _in_world(self.contract, signal.name):
+        elif quantity in MEASURED and signal.size == 3 and not in_world:
             return MEASURED[quantity]
         else:
             names = ", ".join((*MEASURED, *JOINT_UNITS.values(), *UNMEASURED))
@@ -146,10 +148,6 @@ def _recipe(contract: Contract) -> Mapping[str, Any]:
     adopted = contract.training.get(ADOPTED)
     recipe = adopted.get("recipe") if isinstance(adopted, dict) else None
     return recipe if isinstance(recipe, dict) else {}
-
-
-def _in_world(contract: Contract, name: str) -> bool:
-    return any(term["name"] == name and term.get("frame") == "world" for term in _recipe(contract).get("signals", []))
 
 
 def _stated(contract: Contract) -> dict[str, Any]:

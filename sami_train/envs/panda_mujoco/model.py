@@ -65,10 +65,6 @@ _PAIRS = (
 """Pairs of geoms that can collide. The arm does not collide with itself, as in Bullet by default."""
 
 
-def _kind(geom: str) -> str:
-    return geom.rstrip("01") if geom.startswith("finger") else geom
-
-
 @cache
 def _compiled() -> mujoco.MjModel:
     if not hasattr(mujoco.mjtIntegrator, "mjINT_DISCRETE"):
@@ -145,7 +141,7 @@ def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]
     damping, first = model.dof_damping.copy(), int(model.joint("cube").dofadr[0])
     damping[first : first + 3], damping[first + 3 : first + 6] = _DRAG * mass[cube], _DRAG * inertia[cube]
     for a, b in _PAIRS:
-        left, right = (_LATERAL[_kind(geom)] for geom in (a, b))
+        left, right = (_LATERAL[geom.rstrip("01")] for geom in (a, b))
         product = (task["friction"] if left is None else left) * (task["friction"] if right is None else right)
         friction[model.pair(f"{a}-{b}").id] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
     return {"body_mass": mass, "body_inertia": inertia, "dof_damping": damping, "pair_friction": friction}

@@ -13,7 +13,7 @@ from sami_runtime.model.atlas import Atlas, Locator
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
-from sami_train.export.atlas import _window_means
+from sami_train.export.atlas import window_means
 from sami_train.export.training_ranges import Contexts, MeasuredGap, collect_contexts, known_gap
 from sami_train.seeds import ALARMS
 
@@ -60,7 +60,7 @@ def check(
 
 def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alarms:
     locate = Locator(atlas)
-    places = [[locate(mean) for mean in _window_means(atlas, episode)] for episode in episodes]
+    places = [[locate(mean) for mean in window_means(atlas, episode)] for episode in episodes]
     over = [[place.score > 1.0 for place in episode] for episode in places]
     firsts = [atlas.step + alarms.index(True) for alarms in over if True in alarms]
     last = [atlas.tasks[episode[-1].nearest] == task for episode in places if episode]

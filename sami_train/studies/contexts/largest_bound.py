@@ -87,7 +87,11 @@ def largest_bounds(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
             not one of the contrast.
     """
-    contrasts = [(method, ranking) for method in map(_contrastive, methods) for ranking in _rankings(method, rankings)]
+    contrasts = [
+        (contender, ranking)
+        for contender in map(_contrastive, methods)  # one ranking for a method that does not rank
+        for ranking in (rankings if contender.estimator and contender.estimator.ranks else rankings[:1])
+    ]
     agent, buffer, collected = _with_buffer(run)
     config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():
@@ -211,8 +215,3 @@ def _contrastive(name: str) -> Method:
     if contender.estimator is None:
         raise SamiError(f"{contender.title} has no contrastive loss; name some of ccm, satesac, saccm.")
     return contender
-
-
-def _rankings(contender: Method, rankings: Sequence[str]) -> Sequence[str]:
-    """Return the rankings to try with a method: the first one alone if the method does not rank."""
-    return rankings if contender.estimator is not None and contender.estimator.ranks else rankings[:1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import FakeAdapter, Limits, ManualClock, Observation, Run, SafetyStop, SamiError, Session, UnknownName
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.robots.body import BodyGate, BodySettings
 from sami_runtime.robots.evidence import EvidenceLog, check_log
 from sami_runtime.signals import Signal
@@ -272,3 +273,22 @@ def test_a_start_that_nothing_describes_is_refused(session):
         run_of(session, ManualClock(), settings_of(session.contract, start={}))
     with pytest.raises(SamiError, match="home is not"):
         settings_of(session.contract, start={"within": 0.1})
+
+
+def test_a_swap_to_a_model_with_no_place_to_begin_is_refused_and_the_next_episode_runs(make):
+    def spread(signal):
+        return Spread.of(np.full((2, signal.size), ((0.0,), (1.0,))))
+
+    contract = make.contract_of(make.recurrent())
+    begin = {signal.name: spread(signal) for signal in contract.observation}
+    signals = {**begin, contract.action.name: spread(contract.action)}
+    ranges = TrainingRanges(measured="by hand", steps=100, episodes=2, signals=signals, begin=begin)
+    session, other = (
+        Session.load(make.write(make.recurrent(), training_ranges=training)) for training in (ranges, None)
+    )
+    settings = settings_of(contract, positions="position", start={})
+    with run_of(session, ManualClock(), settings) as run:
+        with pytest.raises(SamiError, match=r"start of .body. has no within, and .* no training range of position"):
+            run.swap(other)
+        run.episode(seed=0, max_steps=5)
+    assert run.session is session
