@@ -1,7 +1,7 @@
 """Trains SAC on the hopper that falls with other settings, beside stable-baselines3's SAC, and prints the curves.
 
     python -m benchmarks.hopper_settings                          # the tables of results/hopper-180k-settings
-    python -m benchmarks.hopper_settings "nothing changed" 50     # train this arm with this seed: 10 minutes of a core
+    python -m benchmarks.hopper_settings "nothing changed" 50     # train this arm with this seed: 10 to 20 minutes
 
 All arms make 4 updates in 32 steps, as the preset `fast-cpu` does. A point of a curve is the mean over 40 episodes:
 twice 20 masses of the training range, the same starts for every arm, without noise.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from benchmarks.falling_hopper import set_mass
 from sami_train.studies.compare.estimates import welch
 
 FILE = Path(__file__).resolve().parents[1] / "results" / "hopper-180k-settings" / "curves.jsonl"
-SCHEDULE, STEPS, EVERY = 300_000, 180_000, 60_000
-"""Steps of the learning rates' schedule, of a run, and between two points of its curve."""
+SCHEDULE, EVERY = 300_000, 60_000
+"""Steps of the learning rates' schedule, and between two points of a curve."""
 LOW, HIGH = 0.75, 1.5
 """Training range of the mass, a factor, drawn uniformly in its logarithm."""
 STARTS = 33_000
@@ -55,8 +56,29 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """Changes of the preset `fast-cpu`. `SINGLE` draws transitions one by one, each as likely, where the preset draws
 windows, an episode as likely as another; `AS_PEER` has the peer's values."""
-COMPARED, STUDY = ("as the peer", "nothing changed"), range(60, 70)
-"""Arms and seeds of the study that plan.md asks for; other seeds are of the search before it."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Two arms that plan.md compares, each trained with these seeds for so many steps."""
+
+    first: str
+    second: str
+    seeds: range
+    steps: int
+
+
+STUDIES = (
+    Study("as the peer", "nothing changed", range(60, 70), 180_000),
+    Study(PEER, "nothing changed", range(80, 90), 300_000),
+)
+SEARCH_STEPS = 180_000
+"""Steps of a run of the search, whose seeds belong to no study."""
+
+
+def study_of(seed: int) -> Study | None:
+    """Return the study that a seed belongs to."""
+    return next((study for study in STUDIES if seed in study.seeds), None)
 
 
 class HiddenMass(gym.Wrapper):
@@ -135,13 +157,15 @@ def train(arm: str, seed: int) -> dict[str, Any]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     curve: list[dict[str, float]] = []
+    study = study_of(seed)
+    steps = study.steps if study else SEARCH_STEPS
 
     class Points(BaseCallback):
         def _on_step(self) -> bool:
             if self.num_timesteps >= EVERY * (len(curve) + 1):
                 curve.append(point(self.model, self.num_timesteps))
                 print(arm, seed, curve[-1], flush=True)
-            return self.num_timesteps < STEPS
+            return self.num_timesteps < steps
 
     agent_of(arm, seed).learn(SCHEDULE, callback=Points(), log_interval=SCHEDULE)
     return {"arm": arm, "seed": seed, "curve": curve}
@@ -162,22 +186,38 @@ def row(*cells: Any) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def rows(curves: list[dict[str, Any]]) -> list[str]:
-    """Return the lines of both tables: each curve of the search, and the means of the study with their difference."""
-    order, steps = [PEER, *ARMS], [f"{EVERY * (k + 1):,}" for k in range(STEPS // EVERY)]
-    rule = "|---" * (2 + len(steps)) + "|"
-    lines = [row("return after steps", "seed", *steps), rule]
-    for curve in sorted(curves, key=lambda curve: (order.index(curve["arm"]), curve["seed"])):
-        if curve["seed"] not in STUDY:
-            lines.append(row(curve["arm"], curve["seed"], *(f"{mean:,.0f}" for mean in returns([curve])[0])))
-    compared = [curve for curve in curves if curve["seed"] in STUDY]
-    first, second = (returns([curve for curve in compared if curve["arm"] == arm]) for arm in COMPARED)
-    lines += ["", row("mean ± deviation of the seeds", "seeds", *steps), rule]
-    for arm, means in zip(COMPARED, (first, second), strict=True):
+def header(title: str, second: str, steps: int) -> list[str]:
+    """Return the first two lines of a table whose columns are the points of a curve."""
+    columns = [f"{EVERY * (k + 1):,}" for k in range(steps // EVERY)]
+    return [row(title, second, *columns), "|---" * (2 + len(columns)) + "|"]
+
+
+def compared(study: Study, curves: list[dict[str, Any]]) -> list[str]:
+    """Return the table of a study; the difference only once all seeds are there, so that nobody stops at a good one."""
+    both = [
+        returns([curve for curve in curves if curve["arm"] == arm and curve["seed"] in study.seeds])
+        for arm in (study.first, study.second)
+    ]
+    if min(map(len, both)) < 2:
+        return []
+    lines = ["", *header("mean ± deviation of the seeds", "seeds", study.steps)]
+    for arm, means in zip((study.first, study.second), both, strict=True):
         cells = (f"{mean:,.0f} ± {of:,.0f}" for mean, of in zip(means.mean(0), means.std(0, ddof=1), strict=True))
         lines.append(row(arm, len(means), *cells))
-    gains = (welch(x, y) for x, y in zip(first.T, second.T, strict=True))
+    if min(map(len, both)) < len(study.seeds):
+        return lines
+    gains = (welch(x, y) for x, y in zip(both[0].T, both[1].T, strict=True))
     return [*lines, row("difference", "", *(f"{gain:+,.0f} [{low:+,.0f}, {high:+,.0f}]" for gain, low, high in gains))]
+
+
+def rows(curves: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of all tables: each curve of the search, and the means of each study with their difference."""
+    order = [PEER, *ARMS]
+    lines = header("return after steps", "seed", SEARCH_STEPS)
+    for curve in sorted(curves, key=lambda curve: (order.index(curve["arm"]), curve["seed"])):
+        if study_of(curve["seed"]) is None:
+            lines.append(row(curve["arm"], curve["seed"], *(f"{mean:,.0f}" for mean in returns([curve])[0])))
+    return [*lines, *(line for study in STUDIES for line in compared(study, curves))]
 
 
 def main(arguments: list[str]) -> None:

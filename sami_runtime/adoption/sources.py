@@ -91,7 +91,9 @@ class PolicyReading:
 
 def draft(reading: PolicyReading) -> str:
     """Return an incomplete recipe as TOML: each field with its source, and each gap marked."""
-    lines = ["# A recipe for `sami adopt --contract`. Fill the gaps (???), and check each field that is no file's."]
+    lines = [
+        "# For `sami adopt --contract`. Fill in each line that begins with # ???; check each value that no file gave."
+    ]
     values = dict(reading.values)
     signals, state = tables_in(values.pop("signals", [{}])), tables_in(values.pop("state", []))
     tables = {key: dict(values.pop(key)) for key in (LAST_ACTION, "action") if isinstance(values.get(key), Mapping)}
