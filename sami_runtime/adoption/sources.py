@@ -91,9 +91,7 @@ class PolicyReading:
 
 def draft(reading: PolicyReading) -> str:
     """Return an incomplete recipe as TOML: each field with its source, and each gap marked."""
-    lines = [
-        "# For `sami adopt --contract`. Fill in each line that begins with # ???; check each value that no file gave."
-    ]
+    lines = ["# For `sami adopt --contract`. Fill in each line that begins with # ???; check values that no file gave."]
     values = dict(reading.values)
     signals, state = tables_in(values.pop("signals", [{}])), tables_in(values.pop("state", []))
     tables = {key: dict(values.pop(key)) for key in (LAST_ACTION, "action") if isinstance(values.get(key), Mapping)}
