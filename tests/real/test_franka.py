@@ -66,7 +66,7 @@ def hamper(adapter, pid):
     """Drives while the arm's process is held up again and again."""
     for _ in range(100):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.03)
+        time.sleep(0.06)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.02)
         adapter.read()
