@@ -240,7 +240,7 @@ class _TeacherKeeper(BaseCallback):
         self._next = self.num_timesteps + self.every
 
     def _on_rollout_start(self) -> None:
-        self.training_env.set_attr("changed", changed_share(self.config, self.num_timesteps))
+        self.training_env.set_attr("share", changed_share(self.config, self.num_timesteps))
         self.model.ent_coef = ENTROPY if self.num_timesteps < 2 * self.config.easy_steps else 0.0
 
     def _on_rollout_end(self) -> None:

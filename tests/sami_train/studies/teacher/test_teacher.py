@@ -1,6 +1,7 @@
 """Teachers and students: what each may read, that a training goes on where it stopped, and that a student learns."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,14 @@ def test_a_new_teachers_first_episodes_are_nominal(tmp_path, monkeypatch):
     train_teacher(tmp_path, CONFIG, ROUND, every=10**9, on_measured=silent)
     assert not any(GO2.tasks.changes(task) for task in vector.batch.current_tasks)
     assert [teacher_module.changed_share(CONFIG, k * CONFIG.easy_steps // 2) for k in range(5)] == [0, 0, 0, 0.5, 1]
+
+
+def test_the_share_of_changed_tasks_grows_while_a_teacher_learns(tmp_path, monkeypatch):
+    vector = vector_env(GO2, CONFIG.rows, CONFIG.seed)
+    monkeypatch.setattr(teacher_module, "vector_env", lambda *_: vector)
+    config = replace(CONFIG, easy_steps=2 * ROUND)
+    train_teacher(tmp_path, config, 4 * ROUND, every=10**9, on_measured=silent)  # the last rollout begins after three
+    assert vector.share == 0.5
 
 
 def test_a_push_changes_how_a_trunk_moves_and_no_other_robot():
