@@ -1,7 +1,8 @@
 """Teachers and students: what each may read, that a training goes on where it stopped, and that a student learns."""
 
+import dataclasses
 import json
-from dataclasses import replace
+import shutil
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_a_new_teachers_first_episodes_are_nominal(tmp_path, monkeypatch):
 def test_the_share_of_changed_tasks_grows_while_a_teacher_learns(tmp_path, monkeypatch):
     vector = vector_env(GO2, CONFIG.rows, CONFIG.seed)
     monkeypatch.setattr(teacher_module, "vector_env", lambda *_: vector)
-    config = replace(CONFIG, easy_steps=2 * ROUND)
+    config = dataclasses.replace(CONFIG, easy_steps=2 * ROUND)
     train_teacher(tmp_path, config, 4 * ROUND, every=10**9, on_measured=silent)  # the last rollout begins after three
     assert vector.share == 0.5
 
@@ -222,3 +223,38 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
         distil(folder, tmp_path / "run", 3 * chunk)
     with pytest.raises(SamiError, match="a student has a context"):
         distil(folder, tmp_path / "other", chunk, "oracle")
+
+
+def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
+    out, chunk = tmp_path / "run", 4 * student_module.CHUNK
+
+    def distil_until(death, steps):
+        def on_chunk(line):
+            if line["step"] == death:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            distil(folder, out, steps, on_chunk=on_chunk)
+        return RunFolder.open(out).newest_agent().parent
+
+    distil_until(chunk, 3 * chunk)
+    shutil.rmtree(out / "checkpoints")  # as if killed before the first one
+    (out / "metrics.jsonl").unlink()
+    assert distil_until(2 * chunk, 3 * chunk) == out / "checkpoints" / str(2 * chunk)
+    assert distil(folder, out, 3 * chunk).num_timesteps == 3 * chunk
+    assert distil_until(4 * chunk, 9 * chunk) == out / "checkpoints" / str(4 * chunk)  # of a finished one, extended
+    steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [chunk, 2 * chunk, 3 * chunk, 4 * chunk]
+
+
+def test_a_student_replaces_no_other_run(folder, tmp_path):
+    config = student_module.student_config("go2", "tesac", ROUND, 0)
+    for other in (config, student_module.student_config("half-cheetah", "tesac", ROUND, 0)):
+        run = RunFolder.create(tmp_path / other.env, other, [])
+        if other is not config:
+            run.update(teacher={})
+        with pytest.raises(SamiError, match=r"holds no student in 'go2'.*; choose another --out"):
+            distil(folder, run.path, ROUND)
+        assert run.config() == other
