@@ -35,7 +35,7 @@ _COLOURS = {
     "Oracle": "#000000",
 }
 """A method's colour, by its title."""
-_SPARE = ("#F0E442", "#332288", "#882255", "#44AA99")
+_SPARE = ("#F0E442", "#332288", "#882255")
 """Colours for methods without an entry in `_COLOURS`."""
 INK, FAINT, LINE = "#1b1f24", "#586069", "#dfe3e8"
 """Colours of text, secondary text and lines: a page replaces them by its own CSS variables of these names."""
@@ -74,7 +74,7 @@ SETTINGS: Any = {
 def colour_of(method: Method) -> str:
     """Return a method's colour, which is the same in every figure.
 
-    Methods without a colour of their own get the spare ones, by their order among all methods, and students the last.
+    Titles without a colour of their own, such as a student's, get the spare ones, methods by their order.
     """
     without = [other.title for other in METHODS.values() if other.title not in _COLOURS]
     return _COLOURS.get(method.title) or _SPARE[[*without, method.title].index(method.title) % len(_SPARE)]

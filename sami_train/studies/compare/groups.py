@@ -50,7 +50,7 @@ class EvaluatedRun:
     def method(self) -> Method:
         """The method, by the title that its model file has: that of a student is not its method's."""
         known = method(self.config["method"])
-        return replace(known, title=self.facts.get("title", known.title))
+        return replace(known, title=str(self.facts.get("title", known.title)))
 
     @property
     def seed(self) -> int:
