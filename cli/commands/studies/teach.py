@@ -45,17 +45,12 @@ def distil(
 ) -> None:
     """Distil a teacher into a policy that a robot can run. Ctrl-C saves; the same command continues."""
     from sami_runtime.errors import SamiError, in_shell
-    from sami_train.envs.catalog import by_name, is_code
+    from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.student import distil as train_student
     from sami_train.studies.teacher.teacher import read_config
 
     if env not in (None, learned := read_config(teacher).env):
-        give = (
-            f"give{by_name(learned)}, in the folder from which that is its path"
-            if is_code(learned)
-            else "give no --env"
-        )
-        raise SamiError(f"{teacher} was trained in {learned!r}; {give}.")
+        raise SamiError(f"{teacher} was trained in {learned!r}; give{by_name(learned) or ' no --env'}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     option, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
     lines = [f"  sami eval --run {run}{option}", f"  sami export --run {run} --out {file}{option}"]

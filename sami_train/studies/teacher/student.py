@@ -75,22 +75,16 @@ class Chunk(NamedTuple):
 
 def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
     """Return the configuration of a student's run: the sizes of its networks; other settings are the preset's."""
-    return resolve(
-        "fast-cpu",
-        {
-            "env": env,
-            "method": method,
-            "steps": steps,
-            "seed": seed,
-            "checkpoint_every": LOG_EVERY * ROWS * CHUNK,
-            "collection.draws": 0,
-            "exploration.warmup_steps": 1,
-            "network.net_arch": [128, 128],
-            "network.hidden_size": 64,
-            "network.context_size": 24,
-            "learning.steps_per_draw": 1,
-        },
-    )
+    settings = {
+        "env": env,
+        "method": method,
+        "steps": steps,
+        "seed": seed,
+        "checkpoint_every": LOG_EVERY * ROWS * CHUNK,
+    }
+    unused = {"collection.draws": 0, "exploration.warmup_steps": 1, "learning.steps_per_draw": 1}
+    sizes = {"network.net_arch": [128, 128], "network.hidden_size": 64, "network.context_size": 24}
+    return resolve("fast-cpu", {**settings, **unused, **sizes})
 
 
 def distil(
