@@ -92,8 +92,7 @@ class PolicyReading:
 
 HINTS = {
     "rate_hz": "how often the policy acts [1/s], e.g. 50.0",
-    "signals.name": 'letters, digits and _, e.g. "joint_angles"',
-    "action.name": 'letters, digits and _, e.g. "joint_targets"',
+    "name": 'letters, digits and _, e.g. "joint_angles"',
     "unit": 'of the robot\'s numbers, e.g. "rad"; "1" for none',
     "elements": 'a name for each number, in the policy\'s order, e.g. ["hip", "knee"]',
     "slice": "the columns of the input: the first, and the one after the last, e.g. [0, 2]",

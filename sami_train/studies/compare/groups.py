@@ -49,8 +49,8 @@ class EvaluatedRun:
     @property
     def method(self) -> Method:
         """The method, by the title that its model file has: that of a student is not its method's."""
-        known = method(self.config["method"])
-        return replace(known, title=str(self.facts.get("title", known.title)))
+        paper = method(self.config["method"])
+        return replace(paper, title=str(self.facts.get("title", paper.title)))
 
     @property
     def seed(self) -> int:

@@ -145,6 +145,11 @@ def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
+def test_a_teacher_in_place_of_a_run_is_named_with_the_command_that_distils_it(folder):
+    with pytest.raises(SamiError, match=r"no run.json: it is a teacher. Distil it: sami distil --teacher "):
+        RunFolder.open(folder)
+
+
 def test_two_processes_do_not_train_one_teacher(folder):
     with locked(folder / "lock"), pytest.raises(SamiError, match="is in use by process"):
         train_teacher(folder, CONFIG, 9 * ROUND, every=10**9, on_measured=silent)
