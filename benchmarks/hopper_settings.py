@@ -194,19 +194,19 @@ def header(title: str, second: str, steps: int) -> list[str]:
 
 def compared(study: Study, curves: list[dict[str, Any]]) -> list[str]:
     """Return the table of a study; the difference only once all seeds are there, so that nobody stops at a good one."""
-    both = [
+    arms = [
         returns([curve for curve in curves if curve["arm"] == arm and curve["seed"] in study.seeds])
         for arm in (study.first, study.second)
     ]
-    if min(map(len, both)) < 2:
+    if min(map(len, arms)) < 2:
         return []
     lines = ["", *header("mean ± deviation of the seeds", "seeds", study.steps)]
-    for arm, means in zip((study.first, study.second), both, strict=True):
+    for arm, means in zip((study.first, study.second), arms, strict=True):
         cells = (f"{mean:,.0f} ± {of:,.0f}" for mean, of in zip(means.mean(0), means.std(0, ddof=1), strict=True))
         lines.append(row(arm, len(means), *cells))
-    if min(map(len, both)) < len(study.seeds):
+    if min(map(len, arms)) < len(study.seeds):
         return lines
-    gains = (welch(x, y) for x, y in zip(both[0].T, both[1].T, strict=True))
+    gains = (welch(x, y) for x, y in zip(arms[0].T, arms[1].T, strict=True))
     return [*lines, row("difference", "", *(f"{gain:+,.0f} [{low:+,.0f}, {high:+,.0f}]" for gain, low, high in gains))]
 
 

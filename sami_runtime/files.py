@@ -122,7 +122,9 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: type[Ba
         has_value = keys and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
         value = f", and it is {excerpt(fault['input'])}" if has_value else ""
         message = fault["msg"].removeprefix("Value error, ")
-        message = message.partition(" or instance of ")[0].replace("valid dictionary", "table")
+        message = (
+            message.partition(" or instance of ")[0].replace("valid dictionary", "table").replace("valid tuple", "list")
+        )
         if valid := fault["type"] == "extra_forbidden" and keys_at(kind, keys[:-1]):
             message = str(UnknownName("key", keys[-1], valid)).removesuffix(".")
         faults.setdefault(".".join(keys) or "the file", f"{message[:1].lower()}{message[1:]}{value}")

@@ -19,6 +19,7 @@ from sami_runtime.adoption.recipe import (
     tables_in,
 )
 from sami_runtime.errors import ContractError
+from sami_runtime.model.artifact import scan_bytes
 from sami_runtime.signals import Entry
 
 
@@ -89,6 +90,27 @@ class PolicyReading:
         return {name: source for name, source in guesses.items() if source.kind not in ("file", "table")}
 
 
+HINTS = {
+    "rate_hz": "how often the policy acts [1/s], e.g. 50.0",
+    "name": 'letters, digits and _, e.g. "joint_angles"',
+    "unit": 'of the robot\'s numbers, e.g. "rad"; "1" for none',
+    "elements": 'a name for each number, in the policy\'s order, e.g. ["hip", "knee"]',
+    "slice": "the columns of the input: the first, and the one after the last, e.g. [0, 2]",
+    "signals.scale": "training multiplied the number by it, e.g. 0.05; 1.0 for none; a list has one for each element",
+    "offset": "training subtracted it, mostly the default pose, e.g. [0.1, 0.8]; 0.0 for none",
+    "meaning": 'e.g. "position targets of the joints"',
+    "action.scale": "the robot gets default + scale * output, e.g. 0.25; a list has one for each element",
+    "default": "the action at an output of 0, mostly the default pose, e.g. [0.1, 0.8]; 0.0 for none",
+    "kind": '"raw", the network\'s last output, or "applied", the action that the robot executed',
+    "history": '{ steps = 5, first = "oldest", start = "repeat" }, or first = "newest", start = "zero"',
+}
+"""What a missing field of a recipe means, with an example, by its key."""
+SIGNALS = """\
+# One table [[signals]] for each quantity that the network reads: {sizes}. Add `offset` and `clip` if
+# training had them. The network's last action is no signal, but a table [last_action] with `slice` and `kind`, "raw"
+# (the network's output) or "applied" (the action that the robot executed)."""
+
+
 def draft(reading: PolicyReading) -> str:
     """Return an incomplete recipe as TOML: each field with its source, and each gap marked."""
     lines = ["# For `sami adopt --contract`. Fill in each line that begins with # ???; check values that no file gave."]
@@ -96,6 +118,10 @@ def draft(reading: PolicyReading) -> str:
     signals, state = tables_in(values.pop("signals", [{}])), tables_in(values.pop("state", []))
     tables = {key: dict(values.pop(key)) for key in (LAST_ACTION, "action") if isinstance(values.get(key), Mapping)}
     lines += _keys(values, "", reading, Recipe)
+    if not any(signals.values()):
+        inputs, states = scan_bytes(reading.policy, "the policy").inputs, [pair.get("input") for pair in state.values()]
+        sizes = [f"{tensor.name} has {tensor.shape[-1]} columns" for tensor in inputs if tensor.name not in states]
+        lines += ["", SIGNALS.format(sizes=", ".join(sizes))]
     for name, entry in signals.items():
         lines += ["", "[[signals]]", *_keys(entry, f"signals.{name}.", reading, SignalTerm)]
     if LAST_ACTION in tables:
@@ -117,7 +143,8 @@ def _keys(table: Mapping[str, Any], prefix: str, reading: PolicyReading, kind: t
         reason = reading.sources.get(f"{prefix}{key}")
         needed = info.is_required() or (reason is not None and reason.kind == "unknown")
         if needed and key not in table and key not in ("signals", "action"):
-            lines.append(f"# ???  {key} =   # missing" + (f": {reason.where}" if reason else ""))
+            hint = HINTS.get(key) or HINTS.get(f"{prefix.partition('.')[0]}.{key}", "")
+            lines.append(f"# ???  {key} =   # missing: {hint}" + (f" ({reason.where})" if reason else ""))
     return lines
 
 

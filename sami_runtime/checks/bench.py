@@ -31,15 +31,15 @@ PREWARM_BEFORE = 7e-4
 BOUND, PLAIN, SESSION = "onnxruntime run_with_iobinding", "onnxruntime run", "Session.step"
 
 METHOD = f"""\
-Each line steps the same policy for one robot on one thread: observations are {OBSERVATIONS} prepared vectors of uniform
-random numbers in [-1, 1], the recurrent state is fed back.
+Each line steps the same policy for one robot on one thread: observations are {OBSERVATIONS} prepared vectors of \
+uniform random numbers in [-1, 1], the recurrent state is fed back.
   {BOUND}  the call alone, on arrays bound once; the observation is copied in before the clock starts
   {PLAIN}                 the call with a dictionary of arrays in and new arrays out, outputs fed back
   {SESSION}                    the whole step: observation in, names, shapes and numbers checked, answer copied out
   {SESSION} after prewarm()    the same, with one call of prewarm() 0.7 ms before a paced step, and awake from then on
-All take turns within one run, in another order each round ({BACK_TO_BACK_TURN} steps back to back, one second paced),
-so that whatever else the machine does falls on all alike; the first steps of a turn are not counted. Paced means
-asleep until each deadline, so caches and the core are as cold as on a robot. Read the ratios to the first line: they
+All take turns within one run, in another order each round ({BACK_TO_BACK_TURN} steps back to back, one second paced), \
+so that whatever else the machine does falls on all alike; the first steps of a turn are not counted. Paced means \
+asleep until each deadline, so caches and the core are as cold as on a robot. Read the ratios to the first line: they \
 move far less than the times. Worst is the worst of all steps, the machine's pauses included."""
 
 

@@ -30,10 +30,7 @@ class UserEnv(gym.Env[Any, np.ndarray]):
     """
 
     def __init__(
-        self,
-        spec: EnvironmentSpec,
-        tasks: str | Task | Sequence[Task] = "training",
-        render_mode: str | None = None,
+        self, spec: EnvironmentSpec, tasks: str | Task | Sequence[Task] = "training", render_mode: str | None = None
     ) -> None:
         assert spec.plain is not None, spec.name
         self.environment, self.plain, self.space = spec, spec.plain, spec.tasks

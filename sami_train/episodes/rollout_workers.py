@@ -258,12 +258,7 @@ class Processes:
 
 
 def _collect(
-    settings: tuple[Any, ...],
-    indices: range,
-    weights: SharedWeights,
-    steps: Any,
-    stop: Any,
-    out: Any,
+    settings: tuple[Any, ...], indices: range, weights: SharedWeights, steps: Any, stop: Any, out: Any
 ) -> None:
     """Collect until `stop` is set or the learner has closed the pipe: the main function of a rollout worker."""
     # Ctrl-C and Slurm's signals also reach workers, but only the learner decides when to stop.

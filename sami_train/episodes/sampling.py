@@ -127,12 +127,7 @@ def _draw(where: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
 
 
 def _split(
-    buffer: EpisodeBuffer,
-    task: int,
-    count: int,
-    rng: np.random.Generator,
-    score: Score,
-    least: int = 2,
+    buffer: EpisodeBuffer, task: int, count: int, rng: np.random.Generator, score: Score, least: int = 2
 ) -> Trajectories | None:
     """Rank `count` trajectories of a task, and split the better from the worse, at most half of `count` each.
 

@@ -69,10 +69,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     spec = environment(str(training["env"]))
     measure = spec.measure
     if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
-        lines += [
-            f"**These motors work in no training task: {', '.join(idle)}.** The policy always sends them 0.",
-            "",
-        ]
+        lines += [f"**These motors work in no training task: {', '.join(idle)}.** The policy always sends them 0.", ""]
     if caption := draw_training(run, measure, model.with_suffix(".png")):
         lines += [f"![{caption[0].upper()}{caption[1:]}]({model.stem}.png)", ""]
         files.append(model.with_suffix(".png"))

@@ -108,10 +108,10 @@ class RunFolder:
             raise RunError(f"there is no run folder {path}; `sami train --out {in_shell(path)}` makes one.")
         for name in ("run.json", "config.json"):
             if not (cls(path).run / name).is_file():
-                raise RunError(
-                    f"{path} has no {name}: it is not a run folder, or its creation was interrupted. "
-                    "Train again with a new --out."
-                )
+                advice = "it is not a run folder, or its creation was interrupted. Train again with a new --out."
+                if (path / "teacher.json").is_file():
+                    advice = f"it is a teacher. Distil it: sami distil --teacher {in_shell(path)}"
+                raise RunError(f"{path} has no {name}: {advice}")
         run = cls(path)
         check_version(path, run.facts())
         return run

@@ -29,9 +29,8 @@ def teach(
 
     config = TeacherConfig(env=env, seed=seed, blind=blind)
     teacher = train_teacher(out, config, steps, every=max(1, min(500_000, steps // 10)), on_measured=_show)
-    print_text(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
-    if not blind:
-        print_text("Next:", f"  sami distil --teacher {in_shell(out)} --out {in_shell(f'{out}-student')}{by_name(env)}")
+    line = f"  sami distil --teacher {in_shell(out)} --out {in_shell(f'{out}-student')}{by_name(env)}"
+    _show_end(f"The teacher in {out}", teacher.steps, steps, *([] if blind else [line]))
 
 
 def distil(
@@ -51,15 +50,22 @@ def distil(
     from sami_train.studies.teacher.teacher import read_config
 
     if env not in (None, learned := read_config(teacher).env):
-        raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
+        raise SamiError(f"{teacher} was trained in {learned!r}; give{by_name(learned) or ' no --env'}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
-    print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
     option, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
-    print_text("Next:", f"  sami eval --run {run}{option}", f"  sami export --run {run} --out {file}{option}")
+    lines = [f"  sami eval --run {run}{option}", f"  sami export --run {run} --out {file}{option}"]
+    _show_end(f"The student in {out}", agent.num_timesteps, steps, *lines)
+
+
+def _show_end(name: str, done: int, steps: int, *commands: str) -> None:
+    if done < steps:
+        print_text(f"{name} stopped after {done:,} of {steps:,} steps. The same command continues.")
+        raise typer.Exit(130)
+    print_text(f"{name} has learned from {done:,} steps.", *(["Next:", *commands] if commands else []))
 
 
 def _show_losses(line: Mapping[str, float]) -> None:
-    errors = ", ".join(f"{name.partition('/')[2]} {value:.4f}" for name, value in line.items() if "train/" in name)
+    errors = ", ".join(f"{name.partition('/')[2]} {value:.3g}" for name, value in line.items() if "train/" in name)
     print_text(f"{line['step']:>12,} steps {line['time/seconds'] / 60:6.1f} min  {errors}")
 
 

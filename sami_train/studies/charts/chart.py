@@ -74,10 +74,10 @@ SETTINGS: Any = {
 def colour_of(method: Method) -> str:
     """Return a method's colour, which is the same in every figure.
 
-    Methods without a colour of their own get the spare ones, by their order among all registered methods.
+    Titles without a colour of their own, such as a student's, get the spare ones, methods by their order.
     """
     without = [other.title for other in METHODS.values() if other.title not in _COLOURS]
-    return _COLOURS.get(method.title) or _SPARE[without.index(method.title) % len(_SPARE)]
+    return _COLOURS.get(method.title) or _SPARE[[*without, method.title].index(method.title) % len(_SPARE)]
 
 
 def colours_of(values: Sequence[str], ordered: bool = False) -> dict[str, str]:

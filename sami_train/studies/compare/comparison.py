@@ -9,6 +9,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sami_runtime.errors import UnknownName
+from sami_train.config.methods import METHODS
 from sami_train.config.schema import keys, present_key
 from sami_train.envs.measure import RETURN, Measure
 from sami_train.studies.compare.estimates import (
@@ -151,7 +152,7 @@ class MethodComparison:
         pairs = []
         for claim in PAIRS:
             for x, y in product(self.groups, repeat=2):
-                if (x.method.name, y.method.name) == claim and comparable(x, y):
+                if [x.method, y.method] == [METHODS[name] for name in claim] and comparable(x, y):
                     pairs.append((x, y))
         return self._contests(pairs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,9 @@ class EvaluatedRun:
 
     @property
     def method(self) -> Method:
-        """The method."""
-        return method(self.config["method"])
+        """The method, by the title that its model file has: that of a student is not its method's."""
+        paper = method(self.config["method"])
+        return replace(paper, title=str(self.facts.get("title", paper.title)))
 
     @property
     def seed(self) -> int:
@@ -192,7 +193,7 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
     """
     by_method: dict[str, list[EvaluatedRun]] = {}
     for run in sorted(runs, key=lambda run: (list(METHODS).index(run.method.name), run.seed)):
-        by_method.setdefault(run.method.name, []).append(run)
+        by_method.setdefault(run.method.title, []).append(run)
     varying = {name: _varying(of_method) for name, of_method in by_method.items()}
     last = [key.rpartition(".")[2] for key in {key for keys in varying.values() for key in keys}]
     groups = []

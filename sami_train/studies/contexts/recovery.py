@@ -62,12 +62,7 @@ class Recoveries(NamedTuple):
 
 
 def measure_recoveries(
-    model: Path,
-    spec: EnvironmentSpec,
-    tasks: Sequence[Task],
-    episodes: int,
-    seed: int,
-    on_round: OnRound | None = None,
+    model: Path, spec: EnvironmentSpec, tasks: Sequence[Task], episodes: int, seed: int, on_round: OnRound | None = None
 ) -> Recoveries:
     """Run episodes with a change and as many without; episodes that end before their change do not count.
 

@@ -32,15 +32,7 @@ from sami_runtime.model.contract import (
     state_output,
 )
 from sami_runtime.model.golden import GoldenSteps
-from sami_runtime.model.lookahead import (
-    AGE,
-    FRONT,
-    LAST_CONTEXT,
-    MOST_STEPS,
-    PAST_ACTIONS,
-    Lookahead,
-    SignalErrors,
-)
+from sami_runtime.model.lookahead import AGE, FRONT, LAST_CONTEXT, MOST_STEPS, PAST_ACTIONS, Lookahead, SignalErrors
 from sami_runtime.session.session import Session
 from sami_train.export.model_file import compose_verified, declare, refill, without_part
 

@@ -76,11 +76,7 @@ def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str,
 
 
 def play_episodes(
-    source: Source,
-    spec: EnvironmentSpec,
-    scheduled: Schedule,
-    processes: int = 1,
-    on_round: OnRound | None = None,
+    source: Source, spec: EnvironmentSpec, scheduled: Schedule, processes: int = 1, on_round: OnRound | None = None
 ) -> list[ReportEpisode]:
     """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 

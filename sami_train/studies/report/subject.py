@@ -77,7 +77,7 @@ class Subject:
         return cls(
             name=record.name,
             spec=environment(config.env),
-            method=method(config.method).title,
+            method=str(record.facts.get("title", method(config.method).title)),
             seed=config.seed,
             steps=record.facts.get("steps"),
             evaluation=None if record.evaluation is None else Evaluation.from_dict(record.evaluation),

@@ -124,7 +124,8 @@ def _runs_of(path: Path) -> list[RunRecord]:
             raise RunError(f"there is no {path}; `sami gather RUN... --out {in_shell(path)}` makes it of run folders.")
         RunFolder.open(path)  # raises RunError
     if path.is_file() and path.name != STUDY:
-        raise RunError(f"{path} is no run folder and no {STUDY}; give either, or a folder that holds some.")
+        advice = "give either, or a folder that holds some. `sami report` compares model files."
+        raise RunError(f"{path} is no run folder and no {STUDY}; {advice}")
     if path.is_file():
         folders, studies = [], [path]
     elif (path / "run.json").is_file() or (path / "config.json").is_file():

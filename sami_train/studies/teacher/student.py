@@ -25,10 +25,10 @@ from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.networks import descend
 from sami_train.agent.policy import ContextPolicy
+from sami_train.config.methods import METHODS
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
-from sami_train.files import write_json
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
@@ -45,7 +45,7 @@ REPLAYED = 80
 UPDATES, DRAWN_ROWS = 64, 64
 """Gradient steps after each chunk, and rows of a random chunk in each gradient step."""
 LOG_EVERY = 40
-"""Chunks between two lines of the log."""
+"""Chunks between two checkpoints, each with a line of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's learning rate at the start and at the end of the run."""
 TEACHER_SHARE = 0.1
@@ -75,21 +75,16 @@ class Chunk(NamedTuple):
 
 def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
     """Return the configuration of a student's run: the sizes of its networks; other settings are the preset's."""
-    return resolve(
-        "fast-cpu",
-        {
-            "env": env,
-            "method": method,
-            "steps": steps,
-            "seed": seed,
-            "collection.draws": 0,
-            "exploration.warmup_steps": 1,
-            "network.net_arch": [128, 128],
-            "network.hidden_size": 64,
-            "network.context_size": 24,
-            "learning.steps_per_draw": 1,
-        },
-    )
+    settings = {
+        "env": env,
+        "method": method,
+        "steps": steps,
+        "seed": seed,
+        "checkpoint_every": LOG_EVERY * ROWS * CHUNK,
+    }
+    unused = {"collection.draws": 0, "exploration.warmup_steps": 1, "learning.steps_per_draw": 1}
+    sizes = {"network.net_arch": [128, 128], "network.hidden_size": 64, "network.context_size": 24}
+    return resolve("fast-cpu", {**settings, **unused, **sizes})
 
 
 def distil(
@@ -111,47 +106,56 @@ def distil(
         on_chunk: called every `LOG_EVERY` chunks with the steps done and the mean losses.
 
     Raises:
-        SamiError: there is no such teacher, `method` has no student, or `out` has a student of another method.
+        SamiError: there is no such teacher, `method` has no student, or `out` has another run than such a student.
     """
     torch.set_num_threads(1)
     teacher = load_teacher(source)
     config = student_config(teacher.config.env, method, steps, seed)
+    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    teachers = {"folder": str(source), "steps": teacher.steps, "blind": teacher.config.blind}
     if out.is_dir() and (out / "run.json").is_file():
         run = RunFolder.open(out)
-        agent = load_agent(run, make_env(config))
-        if (stored := agent.config.method) != method:
+        if (stored := run.config().method) != method:
             raise SamiError(f"{out} holds a student of method {stored!r}; give --method {stored}, or another --out.")
-        agent.config = config
-        run.update(command=[Path(sys.argv[0]).name, *sys.argv[1:]])
-        write_json(run.path / "config.json", config.to_dict())
+        if run.config().env != config.env or "teacher" not in run.facts():
+            raise SamiError(
+                f"{out} holds no student in {config.env!r}, which {source} learned in; choose another --out."
+            )
     else:
-        agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
-        if agent.method.reads_task or agent.policy.encoder.kind not in ("lstm", "none"):
+        if METHODS[method].encoder not in ("lstm", "none"):
             raise SamiError(f"method is {method!r}, and a student has a context (tesac) or no memory (sac).")
-        run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
-    facts = run.facts()
-    teachers = {"folder": str(source), "steps": teacher.steps, "blind": teacher.config.blind}
-    run.update(title="Student" if method == "tesac" else "Student without memory", teacher=teachers, state="running")
+        run = RunFolder.create(out, config, command)
+        run.update(teacher=teachers)
     with run.locked():
         run.clear()
+        if run.agent.is_file() or run.newest_checkpoint():
+            agent = load_agent(run, make_env(config))
+            run.checkpoint(agent.num_timesteps, agent)  # `reopen` deletes the final agent
+        else:  # new, or cut off before its first checkpoint
+            agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+        agent.config = config
+        run.reopen(config)
+        title = "Student" if method == "tesac" else "Student without memory"
+        run.update(command=command, title=title, teacher=teachers, state="running")
         lesson = _Lesson(agent, teacher, training_batch(environment(config.env), ROWS), seed + agent.num_timesteps)
-        start_time, stop = time.perf_counter() - float(facts["seconds"]), []
+        start_time, stop = time.perf_counter() - float(run.facts()["seconds"]), []
         with on_stop_signals(lambda *_: stop.append(True)):
             while agent.num_timesteps < steps and not stop:
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK
                 agent._n_updates += UPDATES
-                if agent.num_timesteps // (ROWS * CHUNK) % LOG_EVERY == 0:
-                    line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - start_time, **losses}
+                if agent.num_timesteps % config.checkpoint_every == 0:
+                    seconds = time.perf_counter() - start_time
+                    run.checkpoint(agent.num_timesteps, agent)
+                    run.update(seconds=seconds, steps=agent.num_timesteps)
+                    line = {"step": agent.num_timesteps, "time/seconds": seconds, **losses}
                     with run.metrics.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
                     if on_chunk is not None:
                         on_chunk(line)
-        is_complete = agent.num_timesteps >= steps
         run.update(seconds=time.perf_counter() - start_time, steps=agent.num_timesteps, updates=agent._n_updates)
-        run.evaluation.unlink(missing_ok=True)
         run.finish(agent)
-        run.update(state="finished" if is_complete else "stopped")
+        run.update(state="finished" if agent.num_timesteps >= steps else "stopped")
     return agent
 
 

@@ -33,6 +33,8 @@ from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, traini
 
 KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
+PPO_SETTINGS: Any = {"n_epochs": 5, "gamma": 0.99, "gae_lambda": 0.95, "clip_range_vf": 0.2, "vf_coef": 1.0}
+PPO_SETTINGS |= {"max_grad_norm": 1.0, "target_kl": 2.0 * KL}
 RATES = (1e-5, 3e-3)
 ENTROPY = 0.01
 """Weight of the entropy bonus in the first 2 * `easy_steps` steps; then 0, so that actions become precise."""
@@ -40,6 +42,7 @@ DEVIATIONS = (-2.3, 0.3)
 """Bounds of the logarithm of the actions' standard deviation."""
 MEASURED = 12
 """Number of episodes in a measurement by task set, each in the set's next task; twice as many if tasks are drawn."""
+OnMeasured = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,7 @@ class AdaptivePPO(PPO):
             normaliser.update(torch.from_numpy(observations[name].reshape(-1, observations[name].shape[-1])))  # type: ignore[operator]
 
 
-def train_teacher(
-    folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: Callable[[Mapping[str, Any]], None]
-) -> Teacher:
+def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: OnMeasured) -> Teacher:
     """Train a teacher, or continue the teacher in the folder. Ctrl-C stops the training and saves the teacher.
 
     Args:
@@ -122,17 +123,11 @@ def train_teacher(
         vector,
         n_steps=config.rollout,
         batch_size=config.rows * config.rollout // 4,
-        n_epochs=5,
-        gamma=0.99,
-        gae_lambda=0.95,
-        clip_range_vf=0.2,
         ent_coef=ENTROPY,
-        vf_coef=1.0,
-        max_grad_norm=1.0,
-        target_kl=2.0 * KL,
         seed=config.seed,
         device="cpu",
         policy_kwargs={"units": config.units, "blind": config.blind},
+        **PPO_SETTINGS,
     )
     model.set_logger(Logger(None, []))
     with writing(folder):
@@ -205,12 +200,7 @@ class _TeacherKeeper(BaseCallback):
     model: AdaptivePPO
 
     def __init__(
-        self,
-        folder: Path,
-        config: TeacherConfig,
-        every: int,
-        seconds: float,
-        on_measured: Callable[[Mapping[str, Any]], None],
+        self, folder: Path, config: TeacherConfig, every: int, seconds: float, on_measured: OnMeasured
     ) -> None:
         super().__init__()
         self.folder, self.config, self.every, self.on_measured = folder, config, every, on_measured
@@ -240,7 +230,7 @@ class _TeacherKeeper(BaseCallback):
         self._next = self.num_timesteps + self.every
 
     def _on_rollout_start(self) -> None:
-        self.training_env.set_attr("changed", changed_share(self.config, self.num_timesteps))
+        self.training_env.set_attr("share", changed_share(self.config, self.num_timesteps))
         self.model.ent_coef = ENTROPY if self.num_timesteps < 2 * self.config.easy_steps else 0.0
 
     def _on_rollout_end(self) -> None:

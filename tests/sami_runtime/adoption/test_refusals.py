@@ -1,5 +1,7 @@
 """What cannot be adopted is refused in one line that says what to do."""
 
+import re
+
 import pytest
 from onnx import TensorProto
 
@@ -70,7 +72,7 @@ BAD_RECIPES = {
         "state", [{"name": "begun", "input": "h_in", "output": "h_out"}]
     ),
     "state.h.input: field required": document_with("state", [{"name": "h", "output": "h_out"}]),
-    "signals: input should be a valid tuple": document_with("signals", 3),
+    "signals: input should be a list": document_with("signals", 3),
     "history.first: field required": document_with("history", {"steps": 3, "start": "zero"}),
 }
 
@@ -146,7 +148,7 @@ def test_a_field_that_is_missing_is_refused_with_what_the_reader_knows_of_it():
     reading = PolicyReading(b"", document, sources)
     with pytest.raises(SamiError, match=r"action.default \(unknown: env.yaml has no init_state\)"):
         reading.recipe("policy.onnx")
-    assert "# ???  default =   # missing: env.yaml has no init_state" in draft(reading)
+    assert re.search(r"# \?\?\?  default =   # missing: .*pose.* \(env.yaml has no init_state\)", draft(reading))
 
 
 def test_a_contract_changes_single_fields_of_what_a_reader_found():
@@ -170,7 +172,16 @@ def test_a_draft_is_a_contract_once_its_gaps_are_filled(tmp_path):
     assert read_policy(paths[0], toml).recipe("it") == Recipe.parse(PASSING, "test")
     bare = draft(read_policy(paths[0]))
     assert 'input = "obs"  # file: ' in bare
-    assert bare.count("# ???  scale =   # missing") == 2
+    assert bare.count("# ???  scale =   # missing: ") == 2
+
+
+def test_a_draft_explains_each_gap_with_an_example_and_names_the_size_of_the_input(tmp_path):
+    paths = foreign.Foreign(tmp_path).write(foreign.feed_forward(), PASSING)
+    text = draft(read_policy(paths[0]))
+    assert "reads: obs has 8 columns." in text
+    gaps = [line for line in text.splitlines() if line.startswith("# ???")]
+    assert len(gaps) == 12
+    assert all(re.search(r"# missing: \w.*(e\.g\. |gets )", line) for line in gaps)
 
 
 def test_a_file_that_was_not_adopted_has_no_recipe():

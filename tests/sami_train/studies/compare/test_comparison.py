@@ -8,14 +8,17 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train import seeds
+from sami_train.config.methods import METHODS
 from sami_train.evaluation.results import Evaluation
 from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
+from sami_train.studies.charts.chart import colour_of
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, EvaluatedRun, group_runs, read_runs
 from sami_train.studies.compare.tables import as_data, contests_table, standings_table, tables
+from sami_train.studies.report.subject import Subject
 from tests.making.made_runs import STEPS, made_run
 
 
@@ -47,6 +50,19 @@ def test_seeds_of_a_method_are_one_group_and_methods_stand_in_the_papers_order(t
     groups = compared(tmp_path).groups
     assert [group.label for group in groups] == ["PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"]
     assert [group.seeds for group in groups] == [[0, 1]] * 5
+
+
+def test_a_student_is_a_group_of_its_own_and_no_run_of_the_papers_method(tmp_path):
+    for seed in (0, 1):
+        made_run(tmp_path / f"a{seed}", "tesac", seed)
+        made_run(tmp_path / f"b{seed}", "satesac", seed)
+        made_run(tmp_path / f"s{seed}", "tesac", seed)
+        RunFolder.open(tmp_path / f"s{seed}").update(title="Student")
+    comparison = compared(tmp_path)
+    assert [group.label for group in comparison.groups] == ["TESAC", "Student", "SaTESAC"]
+    assert {contest.y.label for contest in comparison.contests} == {"TESAC"}
+    assert colour_of(comparison.groups[1].method) not in {colour_of(method) for method in METHODS.values()}
+    assert Subject.of_run(RunRecord.of_folder(tmp_path / "s0")).method == "Student"
 
 
 def test_a_key_enters_a_label_where_its_method_varies_it_and_nowhere_else(tmp_path):

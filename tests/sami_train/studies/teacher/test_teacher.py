@@ -1,6 +1,8 @@
 """Teachers and students: what each may read, that a training goes on where it stopped, and that a student learns."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -82,6 +84,14 @@ def test_a_new_teachers_first_episodes_are_nominal(tmp_path, monkeypatch):
     assert [teacher_module.changed_share(CONFIG, k * CONFIG.easy_steps // 2) for k in range(5)] == [0, 0, 0, 0.5, 1]
 
 
+def test_the_share_of_changed_tasks_grows_while_a_teacher_learns(tmp_path, monkeypatch):
+    vector = vector_env(GO2, CONFIG.rows, CONFIG.seed)
+    monkeypatch.setattr(teacher_module, "vector_env", lambda *_: vector)
+    config = dataclasses.replace(CONFIG, easy_steps=2 * ROUND)
+    train_teacher(tmp_path, config, 4 * ROUND, every=10**9, on_measured=silent)  # the last rollout begins after three
+    assert vector.share == 0.5
+
+
 def test_a_push_changes_how_a_trunk_moves_and_no_other_robot():
     batch = training_batch(GO2, 3)
     batch.reset(seeds=[0, 1, 2])
@@ -133,6 +143,11 @@ def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
     with pytest.raises(SamiError, match="exists and holds no teacher; choose another --out"):
         train_teacher(tmp_path, CONFIG, ROUND, every=10**9, on_measured=silent)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_teacher_in_place_of_a_run_is_named_with_the_command_that_distils_it(folder):
+    with pytest.raises(SamiError, match=r"no run.json: it is a teacher. Distil it: sami distil --teacher "):
+        RunFolder.open(folder)
 
 
 def test_two_processes_do_not_train_one_teacher(folder):
@@ -213,3 +228,38 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
         distil(folder, tmp_path / "run", 3 * chunk)
     with pytest.raises(SamiError, match="a student has a context"):
         distil(folder, tmp_path / "other", chunk, "oracle")
+
+
+def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
+    out, chunk = tmp_path / "run", 4 * student_module.CHUNK
+
+    def distil_until(death, steps):
+        def on_chunk(line):
+            if line["step"] == death:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            distil(folder, out, steps, on_chunk=on_chunk)
+        return RunFolder.open(out).newest_agent().parent
+
+    distil_until(chunk, 3 * chunk)
+    shutil.rmtree(out / "checkpoints")  # as if killed before the first one
+    (out / "metrics.jsonl").unlink()
+    assert distil_until(2 * chunk, 3 * chunk) == out / "checkpoints" / str(2 * chunk)
+    assert distil(folder, out, 3 * chunk).num_timesteps == 3 * chunk
+    assert distil_until(4 * chunk, 9 * chunk) == out / "checkpoints" / str(4 * chunk)  # of a finished one, extended
+    steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [chunk, 2 * chunk, 3 * chunk, 4 * chunk]
+
+
+def test_a_student_replaces_no_other_run(folder, tmp_path):
+    config = student_module.student_config("go2", "tesac", ROUND, 0)
+    for other in (config, student_module.student_config("half-cheetah", "tesac", ROUND, 0)):
+        run = RunFolder.create(tmp_path / other.env, other, [])
+        if other is not config:
+            run.update(teacher={})
+        with pytest.raises(SamiError, match=r"holds no student in 'go2'.*; choose another --out"):
+            distil(folder, run.path, ROUND)
+        assert run.config() == other
