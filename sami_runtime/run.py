@@ -361,8 +361,7 @@ class Run:
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
-        # The loop's own thread never waits for another one, which may wait for the loop.
-        with nullcontext() if self._handover.thread == threading.get_ident() else self._swapping:
+        with nullcontext() if self._handover.thread == threading.get_ident() else self._swapping:  # it may wait for us
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate)

@@ -84,8 +84,7 @@ class Handover:
             except SamiError as error:  # the caller may have changed the new session meanwhile
                 future.set_exception(error)
                 return None
-            if self._next_session is replaced:  # not one that was given since
-                self._next_session = None
+            self._next_session = None if self._next_session is replaced else self._next_session
             if telemetry:
                 telemetry.change_contract(session.contract)
             self._swapped = swapped_to(session, self.session.tick)
