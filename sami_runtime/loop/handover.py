@@ -61,9 +61,9 @@ class Handover:
             self._running.remove(self)
             self.thread = None
             if self._successor is not None:
-                session, future, replaced = self._successor
+                session, future, predecessor = self._successor
                 self._successor = None
-                self._next_session = session if self._next_session is replaced else self._next_session
+                self._next_session = session if self._next_session is predecessor else self._next_session
                 future.set_result(swapped_to(session))
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
@@ -77,14 +77,14 @@ class Handover:
         try:
             if self._successor is None:
                 return None
-            session, future, replaced = self._successor
+            session, future, predecessor = self._successor
             self._successor = None
             try:
                 session.restore(self.session.state)
             except SamiError as error:  # the caller may have changed the new session meanwhile
                 future.set_exception(error)
                 return None
-            self._next_session = None if self._next_session is replaced else self._next_session
+            self._next_session = None if self._next_session is predecessor else self._next_session
             if telemetry:
                 telemetry.change_contract(session.contract)
             self._swapped = swapped_to(session, self.session.tick)

@@ -251,8 +251,8 @@ class BodyLimits:
         first = at if self.drive.targets else np.zeros(self.size)
         reference = first if self._reference is None else self._reference
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), ends, hands)
-        moving = ruling.command[None] if hands is None else hands @ ruling.command  # of commands of velocities
-        self.joint_speeds = np.array([moving.min(0), moving.max(0)])
+        joint_speeds = ruling.command[None] if hands is None else hands @ ruling.command  # of commands of velocities
+        self.joint_speeds = np.array([joint_speeds.min(0), joint_speeds.max(0)])
         self._reference, self._is_first = ruling.command.copy(), False  # a copy, since the caller may modify the result
         return ruling
 
@@ -265,9 +265,9 @@ class BodyLimits:
             return None
         ends, speeds = np.atleast_2d(positions, velocities)
         now = by_hand(self.geometry.jacobian(at := ends.mean(0), self._hand))
-        asked = now @ target
-        asked = asked * min(1.0, float((self.velocity / np.maximum(abs(asked), SHORTEST)).min()))
-        later = self.drive.predicted(BodyState(at, speeds.mean(0), asked, period), asked).positions
+        speed = now @ target
+        speed = speed * min(1.0, float((self.velocity / np.maximum(abs(speed), SHORTEST)).min()))
+        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed).positions
         poses = [later, *ends[: len(ends) // 2 * 2]]  # both ends or none
         return np.array([now, *[by_hand(self.geometry.jacobian(pose, self._hand)) for pose in poses]])
 

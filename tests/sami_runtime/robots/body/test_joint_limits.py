@@ -165,12 +165,12 @@ def test_extremes_of_late_joints_are_those_of_a_simulation_in_small_steps(least)
         starts = np.sort(rng.integers(0, 3000, count)) * step
         now = 0.3
         since = rng.uniform(starts[0], starts[1] if count > 1 else now) // step * step  # those before are dropped
-        asked = np.sort(rng.uniform(-3.0, 3.0, (count, 2, 2)), axis=1)  # by command, side and joint
+        speeds = np.sort(rng.uniform(-3.0, 3.0, (count, 2, 2)), axis=1)  # by command, side and joint
         place, speed = np.sort(rng.uniform(-1.0, 1.0, (2, 2)), axis=0), np.sort(rng.uniform(-3.0, 3.0, (2, 2)), axis=0)
-        commands = list(zip(starts.tolist(), asked, strict=True))
+        commands = list(zip(starts.tolist(), speeds, strict=True))
         actual = extremes(place, speed, commands, since, now, np.full(2, least))
         for time in np.arange(round(since / step), round(now / step)) * step:
-            command = asked[np.flatnonzero(starts <= time + step / 2)[-1]]
+            command = speeds[np.flatnonzero(starts <= time + step / 2)[-1]]
             before = [np.minimum(speed[0], command[0]), np.maximum(speed[1], command[1])]
             braked = [
                 np.minimum(before[0] + least * step, command[0]),
