@@ -36,7 +36,7 @@ class Handover:
         """The session that drives."""
         self._robot = robot
         self._next_session: Session | None = None
-        self._successor: tuple[Session, Future[Swapped]] | None = None  # waits until the loop takes it
+        self._successor: tuple[Session, Future[Swapped], Session | None] | None = None  # in place of `_next_session`
         self._swapped: Swapped | None = None
         self.thread: int | None = None  # of the running episode
 
@@ -61,9 +61,10 @@ class Handover:
             self._running.remove(self)
             self.thread = None
             if self._successor is not None:
-                self._next_session, future = self._successor
-                future.set_result(swapped_to(self._next_session))
+                session, future, predecessor = self._successor
                 self._successor = None
+                self._next_session = session if self._next_session is predecessor else self._next_session
+                future.set_result(swapped_to(session))
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
         """Return a session that takes over at the next tick, with the old session's state; None if none waits.
@@ -76,13 +77,14 @@ class Handover:
         try:
             if self._successor is None:
                 return None
-            session, future = self._successor
-            self._successor = self._next_session = None
+            session, future, predecessor = self._successor
+            self._successor = None
             try:
                 session.restore(self.session.state)
             except SamiError as error:  # the caller may have changed the new session meanwhile
                 future.set_exception(error)
                 return None
+            self._next_session = None if self._next_session is predecessor else self._next_session
             if telemetry:
                 telemetry.change_contract(session.contract)
             self._swapped = swapped_to(session, self.session.tick)
@@ -126,7 +128,7 @@ class Handover:
                 raise SamiError(f"another swap has replaced {driving.contract.name!r} meanwhile. Call swap() again.")
             _require_same_state(session, driving)
             future = Future[Swapped]()
-            self._successor = successor = (session, future)
+            self._successor = successor = (session, future, self._next_session)
         try:
             wait([future], timeout_s)
         finally:

@@ -340,6 +340,35 @@ def test_the_loops_own_thread_cannot_wait_for_itself(paths, arm):
     assert run.session.artifact.path == paths[1]
 
 
+@pytest.mark.parametrize("ends", [False, True], ids=["goes_on", "ends"])
+def test_a_swap_by_the_loops_own_thread_waits_for_no_other_swap_and_wins_as_the_later_one(make, arm, ends):
+    """The loop hung for `timeout_s`, 30 s by default, and the swap of the other thread failed."""
+    files = [make.write(make.recurrent(), name=name) for name in ("one", "now", "later")]
+    clock = ManualClock()
+    with Run(Session.load(files[0]), arm(clock), clock) as run:
+        outcome = swapping(run, files[1], timeout_s=5.0)
+
+        def watch(record):
+            if record.step == 3:
+                outcome.thread.start()
+                while run._handover._successor is None:
+                    time.sleep(0.001)
+                run.swap(files[2])
+                if ends:
+                    run.gate.trip("somebody pressed the button")
+
+        if ends:
+            with pytest.raises(SafetyStop):
+                run.episode(0, 10, watch)
+            run.gate.rearm()
+        else:
+            run.episode(0, 10, watch)
+        outcome.thread.join()
+        assert (outcome.error, outcome.swapped.fed) == (None, 0 if ends else 4)
+        run.episode(1)
+    assert run.session.artifact.path == files[2]
+
+
 def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(twins, arm):
     clock, hanging = ManualClock(), threading.Event()
     with Run(Session.load(twins[0]), arm(clock), clock) as run:

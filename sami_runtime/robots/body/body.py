@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike
 from sami_runtime.errors import SamiError
 from sami_runtime.robots.body.geometry import CLEAR, Geometry, Near, by_hand
 from sami_runtime.robots.body.joints import (
+    FAR,
     Array,
     BodyState,
     Drive,
+    Interval,
     JointRule,
     PositionLimit,
     Prediction,
@@ -179,7 +181,8 @@ class BodyLimits:
             self.drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
         rules: list[JointRule] = []
         if np.isfinite(self.low).any() or np.isfinite(self.high).any():
-            rules.append(PositionLimit.of(self.low, self.high, self.acceleration, settings.position.then))
+            ends = np.minimum([-self.low, self.high], FAR)
+            rules.append(PositionLimit(ends, self.acceleration, settings.position.then))
         if np.isfinite(self.velocity).any():
             rules.append(VelocityLimit(self.velocity, settings.velocity.then))
         if self.gains:
@@ -237,11 +240,9 @@ class BodyLimits:
         target, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
         speeds = np.zeros_like(at) if velocities is None else np.asarray(velocities, np.float64)
         self._require_numbers(target, at, speeds, period)
-        at, ends = at.mean(0) if at.ndim == 2 else at, at
-        hand = by_hand(self.geometry.jacobian(at, self._hand)) if self._hand and self.geometry else None
-        if ends.ndim == 2:  # a command moves a joint closer to one end only
-            side = (target if hand is None else hand @ target) > 0.0
-            at, speeds = (np.where(side, high, low) for low, high in (ends, speeds))
+        hands, ends = self._hands(target, at, speeds, period), (at, speeds)
+        if at.ndim == 2:  # a command of joints moves each closer to one end only
+            at, speeds = (x.mean(0) if hands is not None else np.where(target > 0.0, x[1], x[0]) for x in ends)
         if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
             raise SamiError(
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
@@ -249,96 +250,103 @@ class BodyLimits:
             )
         first = at if self.drive.targets else np.zeros(self.size)
         reference = first if self._reference is None else self._reference
-        ruling = self._ruled(target, BodyState(at, speeds, reference, period), hand)
-        self.joint_speeds = ruling.command if hand is None else hand @ ruling.command  # of commands of velocities
+        ruling = self._ruled(target, BodyState(at, speeds, reference, period), ends, hands)
+        joint_speeds = ruling.command[None] if hands is None else hands @ ruling.command  # of commands of velocities
+        self.joint_speeds = np.array([joint_speeds.min(0), joint_speeds.max(0)])
         self._reference, self._is_first = ruling.command.copy(), False  # a copy, since the caller may modify the result
         return ruling
 
-    def _ruled(self, target: Array, state: BodyState, hand: Array | None) -> BodyRuling:
-        names, reasons, thens = list[str](), list[Reason](), list[Then]()
-        intervals = []
-        allowed = target
+    def _hands(self, target: Array, positions: Array, velocities: Array, period: float) -> Array | None:
+        """Return the joint speeds (K, J, 3) that move the hand: now, after the period and, if late, at both ends.
+
+        Near a stretched arm they differ, and the joints that the robot moves may be at any of these. None without hand.
+        """
+        if self.geometry is None or self._hand is None:
+            return None
+        ends, speeds = np.atleast_2d(positions, velocities)
+        now = by_hand(self.geometry.jacobian(at := ends.mean(0), self._hand))
+        speed = now @ target
+        speed = speed * min(1.0, float((self.velocity / np.maximum(abs(speed), SHORTEST)).min()))
+        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed).positions
+        poses = [later, *ends[: len(ends) // 2 * 2]]  # both ends or none
+        return np.array([now, *[by_hand(self.geometry.jacobian(pose, self._hand)) for pose in poses]])
+
+    def _ruled(self, target: Array, state: BodyState, ends: tuple[Array, Array], hands: Array | None) -> BodyRuling:
+        changes, intervals = list[tuple[str, Reason, Then]](), list[Interval]()
+        allowed, between = target, state._replace(positions=ends[0], velocities=ends[1])
         for rule, of_joint in self._joint_rules:
-            low, high = rule.interval(state, self.drive)  # type: ignore[arg-type]  # torque: of soft targets only
+            low, high = rule.interval(between, self.drive)  # type: ignore[arg-type]  # torque: of soft targets only
             intervals.append((low, high))
-            before = allowed if hand is None else hand @ allowed
+            before = allowed if hands is None else hands @ allowed
             after = bounded(before, low, high)
             if after.tobytes() == before.tobytes():
                 continue
             beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
             if 1 not in beyond.tobytes():
                 continue
-            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
-            for at in np.flatnonzero(beyond).tolist():
-                names.append(of_joint[at])
-                reasons.append(Reason(*spans[at], self._unit))
-                thens.append(rule.then)
-            if hand is None:
+            if hands is None:
                 allowed = np.where(beyond, after, before)
             else:
                 allowed = allowed * float(np.min(after[beyond] / before[beyond]))
+                before, beyond = before[abs(after - before).max(1).argmax()], np.array(beyond.any(0))
+            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
+            for at in np.flatnonzero(beyond).tolist():
+                changes.append((of_joint[at], Reason(*spans[at], self._unit), rule.then))
 
         def stand() -> Array:
-            standing = self.drive.standing(state) if hand is None else np.zeros(3)
+            standing = self.drive.standing(state) if hands is None else np.zeros(3)
             if self.drive.targets:
                 for low, high in intervals:
                     standing = bounded(standing, low, high)
             return standing
 
-        if "hold" in thens:
+        if any(then == "hold" for *_, then in changes):
             allowed = stand()
         if self._points or self._collision:
-            allowed = self._by_geometry(allowed, stand, state, hand, names, reasons, thens)
-        stop = ""
-        if "stop" in thens:
-            first = thens.index("stop")
-            stop = f"{names[first]}: {reasons[first]}"
-        return BodyRuling(allowed, tuple(names), tuple(reasons), stop)
+            poses = [(state, None if hands is None else hands[0])]
+            for at_end, row in enumerate([] if hands is None else hands[2:]):
+                poses.append((state._replace(positions=ends[0][at_end], velocities=ends[1][at_end]), row))
+            allowed = self._by_geometry(allowed, stand, poses, changes)
+        stop = next((f"{name}: {reason}" for name, reason, then in changes if then == "stop"), "")
+        return BodyRuling(allowed, *(zip(*changes, strict=True) if changes else ((), (), ())))._replace(stop=stop)
 
     def _by_geometry(
         self,
         allowed: Array,
         stand: Callable[[], Array],
-        state: BodyState,
-        hand: Array | None,
-        names: list[str],
-        reasons: list[Reason],
-        thens: list[Then],
+        poses: list[tuple[BodyState, Array | None]],
+        changes: list[tuple[str, Reason, Then]],
     ) -> Array:
         """Return a command, scaled back towards standing still as far as the limits of points and shapes require."""
         assert self.geometry is not None
 
-        def predict(command: Array) -> Prediction:
-            return self.drive.predicted(state, command if hand is None else hand @ command)
+        def command(share: float) -> Array:
+            return allowed if share == 1.0 else stand() + share * (allowed - stand())
 
-        rest, motion = None, predict(allowed)
+        def motion(share: float, at: int = 0) -> Prediction:
+            state, hand = poses[at]
+            return self.drive.predicted(state, command(share) if hand is None else hand @ command(share))
+
         share = 1.0
         if self._points:
-            speeds = self.geometry.speeds(state.positions, motion.velocities, self._places)
+            positions = poses[0][0].positions
+            speeds = self.geometry.speeds(positions, motion(1.0).velocities, self._places)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
-            if fast:
-                rest = predict(stand())
-                slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
+            slow = self.geometry.speeds(positions, motion(0.0).velocities, self._places) if fast else []
             for at in fast:
                 rule = self._points[at]
                 share = min(share, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
-                names.append(rule.name)
-                reasons.append(Reason(speeds[at], 0.0, rule.most, "m/s"))
-                thens.append(rule.then)
-        if self._collision:
-            scaled = motion if rest is None else rest.towards(motion, share)
-            near = self._collision.near(state.positions, scaled)
-            if near is not CLEAR:
-                half = (rest or predict(stand())).towards(scaled, HALF)
-                may_go = self._collision.then != "hold" and self._collision.near(state.positions, half) is CLEAR
-                share *= HALF if may_go else 0.0
-                names.append(f"body collision {' '.join(near.pair)}")
-                reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
-                thens.append(self._collision.then)
-        if share == 1.0:
-            return allowed
-        standing = stand()
-        return standing + share * (allowed - standing)
+                changes.append((rule.name, Reason(speeds[at], 0.0, rule.most, "m/s"), rule.then))
+        if collision := self._collision:
+
+            def near(share: float) -> Near:
+                return min(collision.near(pose.positions, motion(share, at)) for at, (pose, _) in enumerate(poses))
+
+            if (closest := near(share)) is not CLEAR:
+                share *= HALF if collision.then != "hold" and near(share * HALF) is CLEAR else 0.0
+                reason = Reason(closest.distance, collision.margin, math.inf, "m", " and ".join(closest.pair))
+                changes.append((f"body collision {' '.join(closest.pair)}", reason, collision.then))
+        return command(share)
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)
@@ -349,17 +357,17 @@ class BodyLimits:
                 "leaves nothing. Exchange low and high, or correct them."
             )
         if self.gains and np.isnan(self.gains).any():
-            at = int(np.flatnonzero(np.isnan(self.gains).any(0))[0])
-            raise SamiError(f"kp or kd is missing for {names[at]}. Give both for each joint.")
-        if self.gains and not np.isfinite(self.torque).all():
-            at = int(np.flatnonzero(~np.isfinite(self.torque))[0])
             raise SamiError(
-                f"kp and kd are set, and nothing says how much torque {names[at]} has. Set torque.most, or leave the "
-                "gains out."
+                f"kp or kd is missing for {names[np.isnan(self.gains).any(0)][0]}. Give both for each joint."
+            )
+        if self.gains and not np.isfinite(self.torque).all():
+            raise SamiError(
+                f"kp and kd are set, and nothing says how much torque {names[~np.isfinite(self.torque)][0]} has. Set "
+                "torque.most, or leave the gains out."
             )
         if self.gains and np.isnan(self.inertia).any():
-            at = int(np.flatnonzero(np.isnan(self.inertia))[0])
-            raise SamiError(f"kp and kd are set, and the inertia of {names[at]} is not known. Set inertia, or model.")
+            joint = names[np.isnan(self.inertia)][0]
+            raise SamiError(f"kp and kd are set, and the inertia of {joint} is not known. Set inertia, or model.")
         home = self.geometry.home if self.geometry else self.settings.home
         if home is not None:
             outside = (np.array(home) < self.low - 1e-9) | (np.array(home) > self.high + 1e-9)

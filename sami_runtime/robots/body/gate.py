@@ -60,20 +60,22 @@ class BodyGate(SafetyGate):
         self._signals = [self._positions, *speeds]
         self._needed += tuple(self._signals)
         self._use(contract)
-        self._period = 1.0 / contract.rate_hz
-        self._joints: list[NDArray[np.float64]] | None = None
-        self._limiting: tuple[str, ...] = ()
-        self._stamp: float | None = None
-        self._ruled_at: float | None = None
-        self._commands = Commands(maxlen=0 if settings.command == "joint_positions" else None)
+        self._begin_body(1.0 / contract.rate_hz)
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
         super().begin(period)
-        self._period = period
         self.body.begin()
-        self._commands.clear()
-        self._joints, self._limiting, self._stamp, self._ruled_at = None, (), None, None
+        self._begin_body(period)
+
+    def _begin_body(self, period: float) -> None:
+        self._period, self._limiting = period, tuple[str, ...]()
+        self._joints: list[Array] | None = None  # as measured at `_stamp`
+        self._state: tuple[Array, Array] | None = None  # positions and velocities at `_state_at`, (J,) or (2, J)
+        self._stamp: float | None = None
+        self._state_at: float | None = None
+        self._ruled_at: float | None = None
+        self._commands = Commands(maxlen=0 if self.body.settings.command == "joint_positions" else None)
 
     def change_contract(self, contract: Contract) -> None:
         """Change to the signals of another model; see `SafetyGate`."""
@@ -103,9 +105,9 @@ class BodyGate(SafetyGate):
             joints.append(value)
         stamp = None if now is None else min(now, observation.measured(self._positions))
         drop_before(self._commands, math.inf if stamp is None else stamp)
+        joints[1:] = [joints[1] / self._slower] if len(joints) > 1 else [np.zeros(count)]
         if stamp is None or stamp != self._stamp or not np.array_equal(joints, self._joints or ()):
-            self._state = joints[0], joints[1] / self._slower if len(joints) > 1 else np.zeros(count)
-            self._joints, self._stamp, self._state_at = joints, stamp, stamp
+            self._joints, self._state, self._stamp, self._state_at = joints, (joints[0], joints[1]), stamp, stamp
         return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
@@ -118,7 +120,7 @@ class BodyGate(SafetyGate):
     def _ruling(self, shaped: Shaped, now: float) -> Ruling:
         """Return the ruling on an action, with the body's limits applied."""
         ruling = super()._ruling(shaped, now)
-        if self._joints is None:
+        if self._state is None:
             raise SamiError(
                 f"no valid value of {self._positions} was seen, from which the body's limits start. Pass each "
                 "observation to fault() before its action to propose()."
@@ -177,16 +179,17 @@ class BodyGate(SafetyGate):
         if self._start is None or self._joints is None:
             return ""
         low, high, fastest = self._start
-        positions, *velocities = self._joints
+        positions, speeds = self._joints
         names = self.body.settings.joints
         for at in np.flatnonzero((positions < low) | (positions > high)):
             return (
                 f"start: {names[at]} is at {positions[at]:.3g}, and the policy takes over from {low[at]:.3g} to "
                 f"{high[at]:.3g}"
             )
-        speeds = abs(velocities[0]) / self._slower if velocities else np.zeros(len(names))
-        for at in np.flatnonzero(speeds > fastest):
-            return f"start: {names[at]} moves at {speeds[at]:.3g}, and the policy takes over up to {fastest[at]:.3g}"
+        for at in np.flatnonzero(abs(speeds) > fastest):
+            return (
+                f"start: {names[at]} moves at {abs(speeds[at]):.3g}, and the policy takes over up to {fastest[at]:.3g}"
+            )
         return ""
 
     def _signal(self, name: str, units: Collection[str]) -> str:

@@ -49,10 +49,6 @@ class Prediction(NamedTuple):
     positions: Array
     """(J,) at the end of the period [rad, m]."""
 
-    def towards(self, other: Prediction, share: float) -> Prediction:
-        """Return the linear interpolation, at `share` of the way to the other prediction."""
-        return Prediction(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
-
 
 @dataclass(frozen=True)
 class Velocities:
@@ -143,21 +139,12 @@ Drive = Velocities | StiffTargets | SoftTargets
 class PositionLimit:
     """Keeps joints in their range, and slow enough near its ends to come to rest there."""
 
-    low: Array
-    """(J,) [rad, m]."""
-    high: Array
     ends: Array
-    """(2, J): -low and high."""
+    """(2, J): -low and high [rad, m]; at most `FAR`."""
     acceleration: Array
     """(J,) least deceleration of a braking joint [rad/s^2, m/s^2]; infinite if it stops at once."""
     then: Then = "scale"
     name = "position"
-
-    @classmethod
-    def of(cls, low: Array, high: Array, acceleration: Array, then: Then) -> PositionLimit:
-        """Return the limit; ends that are infinite, (J,) each, become `FAR`."""
-        low, high = np.maximum(low, -FAR), np.minimum(high, FAR)
-        return cls(low, high, np.stack([-low, high]), acceleration, then)
 
     def interval(self, state: BodyState, drive: Drive) -> Interval:
         """Return the allowed commands. A joint beyond its range may stand still or return."""
@@ -169,7 +156,7 @@ class PositionLimit:
         slowest, fastest = SIDES * -speed
         low, high = drive.commands(state, slowest, fastest)
         if drive.targets:
-            low, high = bounded(low, self.low, self.high), bounded(high, self.low, self.high)
+            low, high = (bounded(end, -self.ends[0], self.ends[1]) for end in (low, high))
         return low, high
 
 
@@ -215,11 +202,11 @@ def extremes(
 ) -> tuple[Array, Array]:
     """Return positions and velocities (2, J) of joints at `now` [s], closest to their low and to their high ends.
 
-    At `since` [s] they had positions and velocities, (J,) or (2, J). Then they reached each commanded speed (J,) at the
-    time [s] from which it was in force, or, where they were faster, braked to it by at least `least` (J,).
+    At `since` [s] they had positions and velocities, (J,) or (2, J). Then they reached each commanded speed, lowest and
+    highest (2, J), at the time [s] from which it was in force, or braked to it, if faster, by at least `least` (J,).
     """
     times = np.minimum([*[max(start, since) for start, _ in commands], now], now)[:, None, None] - now
-    speeds, least = -SIDES * np.array([command for _, command in commands])[:, None], np.minimum(least, FAR)
+    speeds, least = -SIDES * np.array([command for _, command in commands]), np.minimum(least, FAR)
     peaks = np.concatenate([(-SIDES * velocities)[None] + least * (since - now), speeds + least * times[1:]])
     fastest = np.maximum.accumulate(peaks) - least * times  # at those times
     excess, durations = np.maximum(fastest[:-1] - speeds, 0.0), np.diff(times, axis=0)

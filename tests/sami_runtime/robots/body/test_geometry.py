@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sami_runtime import FakeAdapter, Observation
+from benchmarks.body_cost import PANDA
+from sami_runtime import FakeAdapter, Limits, Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.robots.body import BodyGate, BodyLimits, BodySettings
 from sami_runtime.robots.body.geometry import by_hand
@@ -89,6 +90,42 @@ def test_late_joints_do_not_lead_a_hand_beyond_a_joint_s_end(make, table, late):
             places = places + period / 10 * moving
         way.append((places, moving))
     assert max(abs(places).max() for places, _ in way) <= 1.0 + 1e-3
+
+
+@pytest.mark.parametrize(("robot", "late", "seed"), [("arm", 0, 1), ("arm", 0, 2), ("panda", 0, 2), ("panda", 5, 0)])
+def test_random_commands_of_a_hand_lead_no_slowly_braking_joint_beyond_its_end(make, table, robot, late, seed):
+    """The joint speeds that a hand needs change on the way, and late joints are elsewhere: 0.41 rad beyond an end."""
+    arm = table | {"hand": "tip", "position": {"low": -1.0, "high": 1.0}, "home": [0.3, 0.4]}
+    keys = (arm if robot == "arm" else PANDA | {"hand": "panda_hand"}) | {"command": "hand", "acceleration": 5.0}
+    settings = BodySettings.of(keys | {"velocity": {"most": 2.0}})
+    count, home = len(settings.joints), np.array(settings.home)
+    joints, speeds = (
+        Signal(name=name, size=count, unit=unit, elements=settings.joints, low=(None,) * count, high=(None,) * count)
+        for name, unit in ((settings.positions, "rad"), (settings.velocities, "rad/s"))
+    )
+    action = Signal(name="hand", size=3, unit="m/s", elements=("x", "y", "z"), low=(-3.0,) * 3, high=(3.0,) * 3)
+    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
+    adapter, period, rng = FakeAdapter(axes=3, limit=100.0), 1.0 / contract.rate_hz, np.random.default_rng(seed)
+    adapter.observation = contract.observation
+    adapter.reset()
+    gate = BodyGate(adapter, contract, Limits(max_age_s=1.0), settings=settings)
+    gate.begin(period)
+    geometry, hand = gate.body.geometry, gate.body.geometry.require_place(settings.hand)
+    places, moving, beyond, target = home, np.zeros(count), [], np.zeros(3)
+    states = [(places, moving)]
+    for tick in range(300):
+        measured = max(0, tick - late)
+        values = {joints.name: np.float32(states[measured][0]), speeds.name: np.float32(states[measured][1])}
+        assert gate.fault(Observation(values, measured * period), tick * period) is None
+        target = rng.uniform(-2.0, 2.0, 3) if rng.random() < 0.1 else target
+        command = gate.write(gate.propose(np.float32(target), tick * period)).action.astype(float)
+        for _ in range(4):
+            change = by_hand(geometry.jacobian(places, hand)) @ command - moving
+            before, moving = moving, moving + change.clip(-5.0 * period / 4, 5.0 * period / 4)
+            places = places + period / 4 * (before + moving) / 2
+            beyond.append(np.maximum(gate.body.low - places, places - gate.body.high).max())
+        states.append((places, moving))
+    assert -0.1 < max(beyond) <= 1e-3
 
 
 def test_it_stands_before_a_box_and_before_itself_and_may_part(table):

@@ -11,6 +11,7 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.robots.body import BodyLimits, BodySettings
+from sami_runtime.robots.body.joints import extremes
 
 ROOT = Path(__file__).parents[4]
 TABLE = ROOT / "tests" / "cases" / "joint_limits.json"
@@ -154,3 +155,27 @@ def test_an_episode_begins_with_no_command_that_the_body_cannot_execute(referenc
     with pytest.raises(SamiError, match=r"begins with the command .* expected 2 finite numbers"):
         body.begin(reference)
     assert body.limit([3.0, 3.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.1]
+
+
+@pytest.mark.parametrize("least", [0.5, 5.0, 40.0])
+def test_extremes_of_late_joints_are_those_of_a_simulation_in_small_steps(least):
+    rng, step = np.random.default_rng(0), 1e-4
+    for _ in range(40):
+        count = int(rng.integers(1, 6))
+        starts = np.sort(rng.integers(0, 3000, count)) * step
+        now = 0.3
+        since = rng.uniform(starts[0], starts[1] if count > 1 else now) // step * step  # those before are dropped
+        speeds = np.sort(rng.uniform(-3.0, 3.0, (count, 2, 2)), axis=1)  # by command, side and joint
+        place, speed = np.sort(rng.uniform(-1.0, 1.0, (2, 2)), axis=0), np.sort(rng.uniform(-3.0, 3.0, (2, 2)), axis=0)
+        commands = list(zip(starts.tolist(), speeds, strict=True))
+        actual = extremes(place, speed, commands, since, now, np.full(2, least))
+        for time in np.arange(round(since / step), round(now / step)) * step:
+            command = speeds[np.flatnonzero(starts <= time + step / 2)[-1]]
+            before = [np.minimum(speed[0], command[0]), np.maximum(speed[1], command[1])]
+            braked = [
+                np.minimum(before[0] + least * step, command[0]),
+                np.maximum(before[1] - least * step, command[1]),
+            ]
+            place, speed = place + step * np.add(before, braked) / 2, np.array(braked)
+        assert actual[0] == pytest.approx(place, abs=1e-3)
+        assert actual[1] == pytest.approx(speed, abs=0.01)
