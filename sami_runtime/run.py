@@ -361,7 +361,9 @@ class Run:
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
-        with nullcontext() if self._handover.thread == threading.get_ident() else self._swapping:  # it may wait for us
+        with (
+            nullcontext() if self._handover.thread == threading.get_ident() else self._swapping
+        ):  # the other swap waits for this loop
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate)

@@ -52,8 +52,7 @@ def check_adapter(
     ],
     model: ModelOfRobot,
     limits: Annotated[
-        Path | None,
-        typer.Option(help="Limits of the robot, NAME.toml or .json; --write writes their neutral action."),
+        Path | None, typer.Option(help="Limits of the robot, NAME.toml or .json; --write writes their neutral action.")
     ] = None,
     adapter_config: Annotated[
         Path | None,

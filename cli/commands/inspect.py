@@ -27,8 +27,7 @@ MOST_LISTED = 6
 
 
 def inspect(
-    model: Model,
-    golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
+    model: Model, golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None
 ) -> None:
     """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact

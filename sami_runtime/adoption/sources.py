@@ -92,6 +92,8 @@ class PolicyReading:
 
 HINTS = {
     "rate_hz": "how often the policy acts [1/s], e.g. 50.0",
+    "input": 'a tensor that the network reads, e.g. "obs"',
+    "output": 'a tensor that it returns, e.g. "actions"',
     "name": 'letters, digits and _, e.g. "joint_angles"',
     "unit": 'of the robot\'s numbers, e.g. "rad"; "1" for none',
     "elements": 'a name for each number, in the policy\'s order, e.g. ["hip", "knee"]',
@@ -120,7 +122,11 @@ def draft(reading: PolicyReading) -> str:
     lines += _keys(values, "", reading, Recipe)
     if not any(signals.values()):
         inputs, states = scan_bytes(reading.policy, "the policy").inputs, [pair.get("input") for pair in state.values()]
-        sizes = [f"{tensor.name} has {tensor.shape[-1]} columns" for tensor in inputs if tensor.name not in states]
+        sizes = [
+            f"{tensor.name} has {tensor.shape[-1]} columns"
+            for tensor in inputs
+            if tensor.shape and tensor.name not in states
+        ]
         lines += ["", SIGNALS.format(sizes=", ".join(sizes))]
     for name, entry in signals.items():
         lines += ["", "[[signals]]", *_keys(entry, f"signals.{name}.", reading, SignalTerm)]

@@ -34,6 +34,7 @@ from sami_runtime import (
     run_episode,
 )
 from sami_runtime.adapters.around import Around
+from sami_runtime.loop.pauses import short_pauses
 from sami_runtime.recording.replay import replay
 
 pytest.importorskip("mcap")
@@ -404,5 +405,20 @@ def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_fo
             assert (sys.getswitchinterval() < 0.001) is frozen, "and other threads let the loop run soon"
         assert searched()
         assert sys.getswitchinterval() == turn
+    finally:
+        gc.freeze()
+
+
+def test_pauses_are_short_until_the_last_of_several_runs_ends():
+    gc.unfreeze()
+    try:
+        turn, (first, second) = sys.getswitchinterval(), (short_pauses(), short_pauses())
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert sys.getswitchinterval() < turn
+        assert gc.get_freeze_count() > 0
+        second.__exit__(None, None, None)
+        assert (sys.getswitchinterval(), gc.get_freeze_count()) == (turn, 0)
     finally:
         gc.freeze()

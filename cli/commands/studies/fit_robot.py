@@ -22,8 +22,7 @@ def fit_robot(
     ],
     recordings: Annotated[list[Path], typer.Argument(metavar="RUN.mcap...", help="Recordings of the robot.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="The model to write, NAME.xml; a NAME.toml beside it has ranges for training."),
+        Path | None, typer.Option(help="The model to write, NAME.xml; a NAME.toml beside it has ranges for training.")
     ] = None,
 ) -> None:
     """Fit armature, friction, motor strength, delay and encoder bias of a robot's MJCF model to its recordings."""

@@ -243,6 +243,7 @@ class BodyLimits:
         hands, ends = self._hands(target, at, speeds, period), (at, speeds)
         if at.ndim == 2:  # a command of joints moves each closer to one end only
             at, speeds = (x.mean(0) if hands is not None else np.where(target > 0.0, x[1], x[0]) for x in ends)
+            ends = (at, speeds) if self.drive.targets else ends
         if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
             raise SamiError(
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
@@ -264,7 +265,8 @@ class BodyLimits:
         if self.geometry is None or self._hand is None:
             return None
         ends, speeds = np.atleast_2d(positions, velocities)
-        now = by_hand(self.geometry.jacobian(at := ends.mean(0), self._hand))
+        at = ends.mean(0)
+        now = by_hand(self.geometry.jacobian(at, self._hand))
         speed = now @ target
         speed = speed * min(1.0, float((self.velocity / np.maximum(abs(speed), SHORTEST)).min()))
         later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed).positions
@@ -288,7 +290,7 @@ class BodyLimits:
                 allowed = np.where(beyond, after, before)
             else:
                 allowed = allowed * float(np.min(after[beyond] / before[beyond]))
-                before, beyond = before[abs(after - before).max(1).argmax()], np.array(beyond.any(0))
+                before, beyond = before[abs(after - before).argmax(0), np.arange(len(low))], np.array(beyond.any(0))
             spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
             for at in np.flatnonzero(beyond).tolist():
                 changes.append((of_joint[at], Reason(*spans[at], self._unit), rule.then))
@@ -308,7 +310,8 @@ class BodyLimits:
                 poses.append((state._replace(positions=ends[0][at_end], velocities=ends[1][at_end]), row))
             allowed = self._by_geometry(allowed, stand, poses, changes)
         stop = next((f"{name}: {reason}" for name, reason, then in changes if then == "stop"), "")
-        return BodyRuling(allowed, *(zip(*changes, strict=True) if changes else ((), (), ())))._replace(stop=stop)
+        names, reasons, _ = zip(*changes, strict=True) if changes else ((), (), ())
+        return BodyRuling(allowed, names, reasons, stop)
 
     def _by_geometry(
         self,
@@ -318,7 +321,8 @@ class BodyLimits:
         changes: list[tuple[str, Reason, Then]],
     ) -> Array:
         """Return a command, scaled back towards standing still as far as the limits of points and shapes require."""
-        assert self.geometry is not None
+        geometry = self.geometry
+        assert geometry is not None
 
         def command(share: float) -> Array:
             return allowed if share == 1.0 else stand() + share * (allowed - stand())
@@ -329,10 +333,14 @@ class BodyLimits:
 
         share = 1.0
         if self._points:
-            positions = poses[0][0].positions
-            speeds = self.geometry.speeds(positions, motion(1.0).velocities, self._places)
+
+            def fastest(share: float) -> Array:
+                moves = [(pose.positions, motion(share, at).velocities) for at, (pose, _) in enumerate(poses)]
+                return np.max([geometry.speeds(*move, self._places) for move in moves], axis=0)
+
+            speeds = fastest(1.0)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
-            slow = self.geometry.speeds(positions, motion(0.0).velocities, self._places) if fast else []
+            slow = fastest(0.0) if fast else speeds
             for at in fast:
                 rule = self._points[at]
                 share = min(share, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))

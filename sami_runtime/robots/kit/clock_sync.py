@@ -126,8 +126,7 @@ class ClockSync:
         below = _lower_hull(self._quickest)
         # The edge of the lower hull at the mean stamp has the greatest mean height.
         start, end = next(
-            ((point, other) for point, other in pairwise(below) if other[0] >= middle),
-            (below[0], below[0]),
+            ((point, other) for point, other in pairwise(below) if other[0] >= middle), (below[0], below[0])
         )
         slope = (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 0.0
         self.drift = max(-self.max_drift, min(self.max_drift, slope))

@@ -38,11 +38,7 @@ class Datagrams:
     """
 
     def __init__(
-        self,
-        local: Sequence[Any],
-        peer: Sequence[Any],
-        hear: Callable[[dict[str, Any], float], None],
-        clock: Clock,
+        self, local: Sequence[Any], peer: Sequence[Any], hear: Callable[[dict[str, Any], float], None], clock: Clock
     ) -> None:
         self.peer, self._hear, self._clock = tuple(peer), hear, clock
         self._open = True

@@ -55,12 +55,7 @@ class DifferentialIK:
     """
 
     def __init__(
-        self,
-        model: str | Path,
-        hand: str,
-        joints: Sequence[str],
-        home: ArrayLike,
-        speed: ArrayLike | None = None,
+        self, model: str | Path, hand: str, joints: Sequence[str], home: ArrayLike, speed: ArrayLike | None = None
     ) -> None:
         mink, mujoco = _needed("mink"), _needed("mujoco")
         self._lock = threading.Lock()

@@ -68,9 +68,7 @@ def rpy_from_matrix(matrix: ArrayLike) -> Array:
     upright = level < 1e-7
     roll = np.where(upright, 0.0, np.arctan2(turned[..., 2, 1], turned[..., 2, 2]))
     yaw = np.where(
-        upright,
-        np.arctan2(-turned[..., 0, 1], turned[..., 1, 1]),
-        np.arctan2(turned[..., 1, 0], turned[..., 0, 0]),
+        upright, np.arctan2(-turned[..., 0, 1], turned[..., 1, 1]), np.arctan2(turned[..., 1, 0], turned[..., 0, 0])
     )
     return np.stack([roll, np.arctan2(-turned[..., 2, 0], level), yaw], axis=-1)
 

@@ -75,13 +75,8 @@ class Chunk(NamedTuple):
 
 def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
     """Return the configuration of a student's run: the sizes of its networks; other settings are the preset's."""
-    settings = {
-        "env": env,
-        "method": method,
-        "steps": steps,
-        "seed": seed,
-        "checkpoint_every": LOG_EVERY * ROWS * CHUNK,
-    }
+    every = LOG_EVERY * ROWS * CHUNK
+    settings = {"env": env, "method": method, "steps": steps, "seed": seed, "checkpoint_every": every}
     unused = {"collection.draws": 0, "exploration.warmup_steps": 1, "learning.steps_per_draw": 1}
     sizes = {"network.net_arch": [128, 128], "network.hidden_size": 64, "network.context_size": 24}
     return resolve("fast-cpu", {**settings, **unused, **sizes})
@@ -115,12 +110,14 @@ def distil(
     teachers = {"folder": str(source), "steps": teacher.steps, "blind": teacher.config.blind}
     if out.is_dir() and (out / "run.json").is_file():
         run = RunFolder.open(out)
-        if (stored := run.config().method) != method:
-            raise SamiError(f"{out} holds a student of method {stored!r}; give --method {stored}, or another --out.")
-        if run.config().env != config.env or "teacher" not in run.facts():
-            raise SamiError(
-                f"{out} holds no student in {config.env!r}, which {source} learned in; choose another --out."
-            )
+        present, facts = run.config(), run.facts()
+        if present.env != config.env or "teacher" not in facts:
+            raise SamiError(f"{out} holds no student in {config.env!r}, where {source} learned; choose another --out.")
+        for key, old, new in (("method", present.method, method), ("seed", present.seed, seed)):
+            if old != new:
+                raise SamiError(f"{out} holds a student of {key} {old!r}; give --{key} {old}, or another --out.")
+        if run.agent.is_file() and (facts.get("steps") or 0) >= steps:
+            return load_agent(run, make_env(config))
     else:
         if METHODS[method].encoder not in ("lstm", "none"):
             raise SamiError(f"method is {method!r}, and a student has a context (tesac) or no memory (sac).")

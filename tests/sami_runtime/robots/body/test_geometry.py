@@ -51,6 +51,21 @@ def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
     assert speed == pytest.approx(0.5)
 
 
+def test_a_point_of_a_late_hand_is_slowed_down_where_it_may_be(table):
+    body = BodyLimits(BodySettings.of({**table, "command": "hand", "hand": "tip", "points": {"lower": {"most": 0.3}}}))
+    lower, tip = body.geometry.require_place("lower"), body.geometry.require_place("tip")
+    rng, slowed = np.random.default_rng(0), 0
+    for _ in range(200):
+        place, off, command = rng.uniform(-1.5, 1.5, 2), rng.uniform(0.02, 0.1, 2), rng.uniform(-1.0, 1.0, 3)
+        body.begin()
+        ruling = body.limit(command, [place - off, place + off], np.zeros((2, 2)), PERIOD)
+        slowed += "body speed lower" in ruling.limited_by
+        for at in (place - off, place, place + off):
+            joint_speeds = by_hand(body.geometry.jacobian(at, tip)) @ ruling.command
+            assert body.geometry.speeds(at, joint_speeds, [lower])[0] <= 0.3 * (1 + 1e-6)
+    assert 20 < slowed < 200
+
+
 def test_a_hand_that_asks_for_too_fast_joints_goes_the_same_way_slowly(table):
     limits = {"velocity": {"most": 1.0}, "command": "hand", "hand": "tip"}
     body = BodyLimits(BodySettings.of({**table, **limits}))

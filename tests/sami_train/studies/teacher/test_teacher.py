@@ -226,6 +226,12 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
     assert RunFolder.open(tmp_path / "run").config().steps == 2 * chunk
     with pytest.raises(SamiError, match="holds a student of method 'sac'"):
         distil(folder, tmp_path / "run", 3 * chunk)
+    with pytest.raises(SamiError, match="holds a student of seed 0; give --seed 0"):
+        distil(folder, tmp_path / "run", 3 * chunk, "sac", seed=7)
+    evaluation = tmp_path / "run" / "evaluation.json"
+    evaluation.write_text("{}")
+    assert distil(folder, tmp_path / "run", chunk, "sac").num_timesteps == 2 * chunk
+    assert evaluation.is_file(), "nothing was left to learn"
     with pytest.raises(SamiError, match="a student has a context"):
         distil(folder, tmp_path / "other", chunk, "oracle")
 
