@@ -210,7 +210,7 @@ def test_an_episode_that_ends_first_leaves_the_model_to_the_next_one(twins, arm)
         def press(record):
             outcome.watch(record)
             if record.step == 20:
-                while run._handover._successor is None:
+                while run._handover._successor is None and outcome.thread.is_alive():
                     time.sleep(0.001)
                 run.gate.trip("somebody pressed the button")
 
@@ -351,7 +351,7 @@ def test_a_swap_by_the_loops_own_thread_waits_for_no_other_swap_and_wins_as_the_
         def watch(record):
             if record.step == 3:
                 outcome.thread.start()
-                while run._handover._successor is None:
+                while run._handover._successor is None and outcome.thread.is_alive():
                     time.sleep(0.001)
                 run.swap(files[2])
                 if ends:
