@@ -1,5 +1,6 @@
 """A simulated Franka with the robot's protocol, in its own environment and process, and programs that drive it."""
 
+import functools
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_runtime import MonotonicClock, SafetyStop, Session, real_time, shipped_models
+from sami_runtime import MonotonicClock, SafetyStop, SamiError, Session, real_time, shipped_models
 from sami_runtime.files import read_document
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.franka import make
@@ -22,6 +23,24 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "franka"
 PYTHON = Path(os.environ.get("SAMI_FRANKA_SIM", ROOT / ".venv" / "franka-sim" / "bin" / "python"))
 """Python of the simulated robot's environment, which `make franka-sim` creates."""
+STALLS = ("packets are lost", "communication_constraints_violation")
+"""What stops the arm, as it should, where the machine stands still: 20 lost packets, that is 20 ms, are enough."""
+TRIES = 4
+
+
+def forgiving(test):
+    """Repeat a test that was ended by a machine which is shared with others and stood still."""
+
+    @functools.wraps(test)
+    def repeated(*arguments, **named):
+        for tries in range(TRIES):
+            try:
+                return test(*arguments, **named)
+            except (AssertionError, SamiError) as error:
+                if tries == TRIES - 1 or not any(stall in str(error) for stall in STALLS):
+                    raise
+
+    return repeated
 
 
 class SimulatedRobot:
@@ -106,7 +125,10 @@ def host(robot):
         cwd=ROOT,
     )
     try:
-        yield process, json.loads(process.stdout.readline())
+        line = process.stdout.readline()
+        if not line.startswith("{"):
+            raise SafetyStop(line)
+        yield process, json.loads(line)
     finally:
         process.kill()
         process.wait()

@@ -29,7 +29,7 @@ from sami_runtime.robots.franka.link import ArmPhase
 pytest.importorskip("pylibfranka")
 pytest.importorskip("mink")
 
-from tests.making.franka import EXAMPLE, PYTHON, ROOT, SimulatedRobot, drive, host
+from tests.making.franka import EXAMPLE, PYTHON, ROOT, SimulatedRobot, drive, forgiving, host
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason=f"{PYTHON} is not there: make franka-sim makes it")
 RESTS_S = 1.0
@@ -82,6 +82,7 @@ def recovered(adapter):
     return adapter.arm.phase is ArmPhase.IDLE
 
 
+@forgiving
 def test_it_keeps_the_laws_of_adapters(robot, session):
     with robot.adapter(session) as adapter:
         limits = Limits.load(EXAMPLE / "limits.toml")
@@ -90,6 +91,7 @@ def test_it_keeps_the_laws_of_adapters(robot, session):
     assert len(verdicts) == 14
 
 
+@forgiving
 def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, session, capsys):
     points = [[0.1, 0.1, 0.15], [-0.1, 0.1, 0.25], [-0.1, -0.1, 0.1], [0.05, 0.0, 0.2]]
     with robot.adapter(
@@ -112,6 +114,7 @@ def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, sessio
     assert arm.misses < 0.1 * arm.cycles
 
 
+@forgiving
 def test_a_policy_that_stalls_ends_in_a_stop_with_its_reason(robot, session):
     with robot.adapter(session) as adapter:
         adapter.reset(0)
@@ -129,6 +132,7 @@ def test_a_policy_that_stalls_ends_in_a_stop_with_its_reason(robot, session):
         assert recovered(adapter)
 
 
+@forgiving
 def test_the_arm_of_a_host_that_was_killed_rests_and_its_process_ends(robot, session):
     with host(robot) as (process, pids):
         process.kill()
@@ -143,6 +147,7 @@ def test_the_arm_of_a_host_that_was_killed_rests_and_its_process_ends(robot, ses
         assert adapter.arm.positions == pytest.approx(before, abs=1e-3)
 
 
+@forgiving
 def test_the_arm_of_a_host_that_froze_rests_and_the_host_learns_why(robot):
     with host(robot) as (process, _):
         time.sleep(0.5)
@@ -153,6 +158,7 @@ def test_the_arm_of_a_host_that_froze_rests_and_the_host_learns_why(robot):
         assert process.wait(20) == 3
 
 
+@forgiving
 def test_the_emergency_stop_works_from_another_process(robot, session):
     with (
         Watchdog("sami_runtime.robots.franka:emergency_stop", 60.0) as dog,
@@ -165,6 +171,7 @@ def test_the_emergency_stop_works_from_another_process(robot, session):
         adapter.stop()
 
 
+@forgiving
 def test_a_reflex_ends_in_a_stop_and_nothing_recovers_unasked(robot, session):
     with robot.adapter(session) as adapter:
         adapter.reset(0)
@@ -203,6 +210,7 @@ def test_the_camera_that_tells_nothing_is_refused(robot, session):
         pass
 
 
+@forgiving
 def test_an_arm_that_may_not_move_home_has_to_be_there(robot, session):
     with robot.adapter(session) as adapter:
         adapter.reset(0)
@@ -213,6 +221,7 @@ def test_an_arm_that_may_not_move_home_has_to_be_there(robot, session):
         pass
 
 
+@forgiving
 def test_packets_that_are_lost_end_in_a_stop_and_a_robot_that_is_gone_too(session):
     robot = SimulatedRobot(3, "--lenient")
     try:
