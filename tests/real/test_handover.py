@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import closing
@@ -212,12 +213,13 @@ def test_the_franka(session, tmp_path):
 
     @forgiving
     def hand_over_in_every_stage():
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
         with robot.adapter(session) as adapter:
             # First the whole way, so that the arm has a way home; last, the process that speaks to it is killed.
             for stage in [None, *range(1, len(STAGES)), 0]:
                 pull = partial(cut, adapter, signal.SIGKILL if stage == 0 else signal.SIGSTOP)
                 moving = ("home", "up", "policy")
-                error, lines = ticks(session, adapter, "franka", tmp_path, stage, pull, moving, adapter.recover)
+                error, lines = ticks(session, adapter, "franka", folder, stage, pull, moving, adapter.recover)
                 if stage is None:
                     if error is not None:
                         raise error
