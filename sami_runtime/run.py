@@ -361,9 +361,8 @@ class Run:
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
-        with (
-            nullcontext() if self._handover.thread == threading.get_ident() else self._swapping
-        ):  # the other swap waits for this loop
+        by_loop = self._handover.thread == threading.get_ident()  # for which another thread's swap may wait
+        with nullcontext() if by_loop else self._swapping:
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate)

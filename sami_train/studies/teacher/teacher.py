@@ -33,8 +33,6 @@ from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, traini
 
 KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
-PPO_SETTINGS: Any = {"n_epochs": 5, "gamma": 0.99, "gae_lambda": 0.95, "clip_range_vf": 0.2, "vf_coef": 1.0}
-PPO_SETTINGS |= {"max_grad_norm": 1.0, "target_kl": 2.0 * KL}
 RATES = (1e-5, 3e-3)
 ENTROPY = 0.01
 """Weight of the entropy bonus in the first 2 * `easy_steps` steps; then 0, so that actions become precise."""
@@ -123,11 +121,17 @@ def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, o
         vector,
         n_steps=config.rollout,
         batch_size=config.rows * config.rollout // 4,
+        n_epochs=5,
+        gamma=0.99,
+        gae_lambda=0.95,
+        clip_range_vf=0.2,
         ent_coef=ENTROPY,
+        vf_coef=1.0,
+        max_grad_norm=1.0,
+        target_kl=2.0 * KL,
         seed=config.seed,
         device="cpu",
         policy_kwargs={"units": config.units, "blind": config.blind},
-        **PPO_SETTINGS,
     )
     model.set_logger(Logger(None, []))
     with writing(folder):
