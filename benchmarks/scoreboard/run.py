@@ -61,7 +61,8 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
         "settings": settings,
         "commit": git_state().get("commit") or os.environ.get("SCOREBOARD_COMMIT", "unknown"),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "processor": _processor(),
+        "processor": _cpu_field("model name") or platform.machine(),
+        "avx512": "avx512f" in _cpu_field("flags").split(),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
     }
@@ -94,12 +95,13 @@ def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> 
         sys.exit(f"{len(failed)} runs failed: {', '.join(' '.join(map(str, cell)) for cell in sorted(failed))}")
 
 
-def _processor() -> str:
+def _cpu_field(name: str) -> str:
+    """Return a field of the first core in Linux's `/proc/cpuinfo`; empty where it is missing."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return ""
+    return next((line.split(":")[1].strip() for line in lines if line.startswith(name)), "")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
