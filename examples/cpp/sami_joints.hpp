@@ -55,7 +55,7 @@ class Joint {
       const double start = target && !soft() ? now.reference : now.position;
       double low = at_speed(-end_speed(std::max(start - limit_.low, 0.0), -now.velocity, now.period), now, true);
       double high = at_speed(end_speed(std::max(limit_.high - start, 0.0), now.velocity, now.period), now, false);
-      if (target) low = clipped(low, limit_.low, limit_.high), high = clipped(high, limit_.low, limit_.high);
+      if (target && soft()) low = clipped(low, limit_.low, limit_.high), high = clipped(high, limit_.low, limit_.high);
       command = ruled(command, low, high, kPositionLimit, limited);
     }
     if (std::isfinite(limit_.velocity))

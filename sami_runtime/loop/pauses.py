@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_before: list[tuple[float, bool]] = []
-"""Turn [s] of the interpreter, and whether objects were frozen, before the first of the open blocks; once for each."""
+_open, _before = 0, (0.0, False)
+"""Number of open blocks; turn [s] of the interpreter, and whether objects were frozen, before the first of them."""
 
 
 @contextmanager
@@ -20,18 +20,20 @@ def short_pauses() -> Iterator[None]:
     A collection of all objects takes 12 ms for those of this package alone, more than a tick at 100 Hz; by Python's
     turns of 5 ms, ticks began 11 ms late while another thread loaded a model. Existing garbage is collected before.
     """
+    global _open, _before
     with _lock:
-        now = sys.getswitchinterval(), gc.get_freeze_count() > 0  # another part of the program may have frozen objects
-        _before.append(_before[0] if _before else now)
+        turn = sys.getswitchinterval()
+        _before = _before if _open else (turn, gc.get_freeze_count() > 0)  # the program may have frozen objects
+        _open += 1
         gc.collect()
         gc.freeze()
-        sys.setswitchinterval(min(now[0], 0.0005))
+        sys.setswitchinterval(min(turn, 0.0005))
     try:
         yield
     finally:
         with _lock:
-            turn, frozen = _before.pop()
-            if not _before:  # else another run goes on
-                sys.setswitchinterval(turn)
-                if not frozen:
+            _open -= 1
+            if not _open:  # else another run goes on
+                sys.setswitchinterval(_before[0])
+                if not _before[1]:
                     gc.unfreeze()

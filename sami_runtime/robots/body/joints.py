@@ -155,7 +155,7 @@ class PositionLimit:
             speed = slowed_speed(speed, -SIDES * state.velocities, room, self.acceleration, state.period)
         slowest, fastest = SIDES * -speed
         low, high = drive.commands(state, slowest, fastest)
-        if drive.targets:
+        if isinstance(drive, SoftTargets):
             low, high = (bounded(end, -self.ends[0], self.ends[1]) for end in (low, high))
         return low, high
 

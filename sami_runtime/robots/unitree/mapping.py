@@ -50,7 +50,8 @@ class Go2Mapping:
     def __post_init__(self) -> None:
         faults: list[str] = []
         elements = self.contract.action.elements
-        self._motors = self._indices(elements, faults)
+        self._motors, terms = self._indices(elements, faults), _recipe(self.contract).get("signals", [])
+        self._in_world = {term["name"] for term in terms if term.get("frame") == "world"}
         self._readers = {signal.name: self._reader(signal, faults) for signal in self.contract.observation}
         if strange := sorted(self.settings.signals.keys() - self._readers.keys()):
             faults.append(f"settings.signals has {', '.join(strange)}, and the model no such signal")
@@ -83,8 +84,6 @@ class Go2Mapping:
 
     def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Go2Reading], Array] | None:
         quantity = self.settings.signals.get(signal.name) or _quantity(signal)
-        terms = _recipe(self.contract).get("signals", [])
-        in_world = any(term["name"] == signal.name and term.get("frame") == "world" for term in terms)
         if quantity == LAST_ACTION and signal.size == self.contract.action.size:
             self.last_action = signal.name
         elif quantity == "command":
@@ -94,7 +93,7 @@ class Go2Mapping:
             if quantity == "joint_angles":
                 return lambda reading: reading.angles[motors]
             return lambda reading: reading.velocities[motors]
-        elif quantity in MEASURED and signal.size == 3 and not in_world:
+        elif quantity in MEASURED and signal.size == 3 and signal.name not in self._in_world:
             return MEASURED[quantity]
         else:
             names = ", ".join((*MEASURED, *JOINT_UNITS.values(), *UNMEASURED))
