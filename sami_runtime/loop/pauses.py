@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_open, _before = 0, (0.0, False)
-"""Number of open blocks; turn [s] of the interpreter, and whether objects were frozen, before the first of them."""
+_open, _before = 0, (0.0, False)  # number of open blocks; turn [s], and whether objects were frozen, before the first
 
 
 @contextmanager
@@ -22,9 +21,8 @@ def short_pauses() -> Iterator[None]:
     """
     global _open, _before
     with _lock:
-        turn = sys.getswitchinterval()
-        _before = _before if _open else (turn, gc.get_freeze_count() > 0)  # the program may have frozen objects
-        _open += 1
+        turn, frozen = sys.getswitchinterval(), gc.get_freeze_count() > 0  # another part may have frozen objects
+        _open, _before = _open + 1, _before if _open else (turn, frozen)
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(min(turn, 0.0005))

@@ -153,8 +153,7 @@ class PositionLimit:
         speed = braking_speed(room, self.acceleration, state.period)
         if not drive.targets:
             speed = slowed_speed(speed, -SIDES * state.velocities, room, self.acceleration, state.period)
-        slowest, fastest = SIDES * -speed
-        low, high = drive.commands(state, slowest, fastest)
+        low, high = drive.commands(state, *(SIDES * -speed))
         if isinstance(drive, SoftTargets):
             low, high = (bounded(end, -self.ends[0], self.ends[1]) for end in (low, high))
         return low, high

@@ -183,6 +183,8 @@ class BodySettings(RobotTable):
             return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
         if self.command == "hand" and not (self.model and self.hand):
             return 'command = "hand" needs model and hand: the file, and the body or site that moves.'
+        if self.command == "hand" and not np.isfinite(self.by_joint(self.acceleration, np.inf)).all():
+            return f'command = "hand" needs a finite acceleration of each joint, such as 10.0, not {self.acceleration}.'
         if self.start and self.start.within is not None and self.home is None and self.model is None:
             return "start.within is set, and home is not. Give the positions at which an episode begins, or model."
         if self.start and self.start.velocity is not None and self.velocities is None:

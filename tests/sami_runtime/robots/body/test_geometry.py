@@ -25,6 +25,7 @@ SLIDES = """<mujoco><worldbody><body name="base"><body name="left" pos="0 0.5 0"
 axis="1 0 0"/><geom size="0.05"/></body><body name="right" pos="0 -0.5 0"><joint name="b" type="slide" axis="1 0 0"/>
 <geom size="0.05"/></body></body></worldbody></mujoco>"""
 PERIOD = 0.05
+HAND = {"command": "hand", "hand": "tip", "acceleration": 1e4}
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
 
 
 def test_a_point_of_a_late_hand_is_slowed_down_where_it_may_be(table):
-    body = BodyLimits(BodySettings.of({**table, "command": "hand", "hand": "tip", "points": {"lower": {"most": 0.3}}}))
+    body = BodyLimits(BodySettings.of({**table, **HAND, "points": {"lower": {"most": 0.3}}}))
     lower, tip = body.geometry.require_place("lower"), body.geometry.require_place("tip")
     rng, slowed = np.random.default_rng(0), 0
     for _ in range(200):
@@ -67,7 +68,7 @@ def test_a_point_of_a_late_hand_is_slowed_down_where_it_may_be(table):
 
 
 def test_a_hand_that_asks_for_too_fast_joints_goes_the_same_way_slowly(table):
-    limits = {"velocity": {"most": 1.0}, "command": "hand", "hand": "tip"}
+    limits = HAND | {"velocity": {"most": 1.0}}
     body = BodyLimits(BodySettings.of({**table, **limits}))
     ruling = body.limit([2.0, 0.0, 0.0], [0.5, 1.0], [0.0, 0.0], PERIOD)
     assert {name.rpartition(" ")[0] for name in ruling.limited_by} == {"body velocity"}
@@ -85,7 +86,7 @@ def test_late_joints_do_not_lead_a_hand_beyond_a_joint_s_end(make, table, late):
     xyz, most = ("x", "y", "z"), (3.0,) * 3
     action = Signal(name="hand", size=3, unit="m/s", elements=xyz, low=tuple(-m for m in most), high=most)
     contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
-    settings = BodySettings.of({**table, "command": "hand", "hand": "tip", "position": {"low": -1.0, "high": 1.0}})
+    settings = BodySettings.of({**table, **HAND, "position": {"low": -1.0, "high": 1.0}})
     adapter = FakeAdapter(axes=3, limit=100.0)
     adapter.observation, period = contract.observation, 1.0 / contract.rate_hz
     adapter.reset()

@@ -18,6 +18,7 @@ TABLE = ROOT / "tests" / "cases" / "joint_limits.json"
 CASES = json.loads(TABLE.read_text(encoding="utf-8"))
 ARM = {"command": "joint_positions", "joints": ["a", "b"], "positions": "q"}
 SOFT = {**ARM, "velocities": "v", "kp": 20.0, "kd": 0.5, "inertia": 0.1, "torque": {"most": 10.0}}
+HAND = {**ARM, "command": "hand", "velocities": "v", "model": "arm.xml", "hand": "tip"}
 
 
 def body_of(joint, command):
@@ -125,6 +126,8 @@ def test_then_says_what_happens_beyond_a_limit():
         ({**ARM, "torque": {"most": 10.0}}, "torque.most is set without kp and kd"),
         ({**ARM, "command": "joint_velocities"}, "velocities is not"),
         ({**ARM, "command": "hand", "velocities": "v"}, "needs model and hand"),
+        (HAND, "needs a finite acceleration of each joint, such as 10.0, not None"),
+        ({**HAND, "acceleration": {"a": 10.0}}, "such as 10.0, not {'a': 10.0}"),
         ({**ARM, "points": {"hand": {"most": 1.0}}}, "model is not"),
         ({**ARM, "boxes": {"t": {"low": [0, 0, 1], "high": [1, 1, 0]}}}, "must be below high"),
         ({**ARM, "joints": ["a", "a"]}, "Name each once. The page docs/reference/body.md lists the keys."),
