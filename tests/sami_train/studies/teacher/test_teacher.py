@@ -236,6 +236,35 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
         distil(folder, tmp_path / "other", chunk, "oracle")
 
 
+def test_a_student_goes_on_with_no_other_teacher(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    chunk, out, steps = 4 * student_module.CHUNK, tmp_path / "run", load_teacher(folder).steps
+    distil(folder, out, chunk, "sac")
+    other = dataclasses.replace(CONFIG, seed=1)
+    train_teacher(tmp_path / "other", other, steps, every=10**9, on_measured=silent)
+    for more in (chunk, 2 * chunk):  # also where nothing is left to learn
+        with pytest.raises(SamiError, match=r"not of .*other after .*Give the same teacher, or another --out"):
+            distil(tmp_path / "other", out, more, "sac")
+    run = RunFolder.open(out)
+    assert run.agent.is_file()
+    assert run.facts()["teacher"]["folder"] == str(folder)
+    copy = shutil.copytree(folder, tmp_path / "moved")
+    run.update(teacher={name: run.facts()["teacher"][name] for name in ("folder", "steps", "blind")})  # an older run
+    assert distil(copy, out, 2 * chunk, "sac").num_timesteps == 2 * chunk
+
+
+def test_a_student_goes_on_from_the_checkpoint_before_a_damaged_one(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
+    chunk, out = 4 * student_module.CHUNK, tmp_path / "run"
+    distil(folder, out, 2 * chunk, "sac")
+    for damaged in (out / "agent.zip", out / "checkpoints" / str(2 * chunk) / "agent.zip"):
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+    assert distil(folder, out, 3 * chunk, "sac").num_timesteps == 3 * chunk
+    assert f"It is set aside; the run resumes at {chunk} steps" in capsys.readouterr().err
+    assert [row["step"] for row in RunFolder.open(out).rows()] == [chunk, 2 * chunk, 3 * chunk]
+
+
 def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(student_module, "ROWS", 4)
     monkeypatch.setattr(student_module, "LOG_EVERY", 1)
