@@ -32,6 +32,7 @@ from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
 
 FILE, METADATA = "teacher.safetensors", "sami.teacher"
+"""Name of a teacher's file, and the key of configuration and progress in the file's metadata."""
 KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
 RATES = (1e-5, 3e-3)
