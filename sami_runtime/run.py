@@ -10,8 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
-from sami_runtime.adapters.base import Adapter, emergency_stop_of, require_compatible, watch_of
+from sami_runtime.adapters.base import Adapter, optional_method, require_compatible
 from sami_runtime.adapters.scene import scene_of
 from sami_runtime.clock import Clock, ManualClock
 from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
@@ -175,7 +177,8 @@ class Run:
             `unguarded` has an unknown name.
 
     Warns:
-        SafetyWarning: A robot has no watchdog, limits or neutral action, or the model file lacks a guard's reference.
+        SafetyWarning: A robot has no watchdog, limits or neutral action, or the model file lacks a guard's reference;
+            or the policy's actions are from a wider range than the adapter takes.
     """
 
     def __init__(
@@ -211,6 +214,13 @@ class Run:
         self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop uses it: with sim-to-real profile, dry run, time scaling and bias calibration."""
         require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
+        (low, high), (least, most) = (Limits().bounds(action) for action in (contract.action, self.adapter.action))
+        narrower = np.isfinite(low) & (low < least) | np.isfinite(high) & (high > most)
+        if narrower.any():
+            at, robot = int(narrower.argmax()), type(adapter).__name__
+            text = f"model {contract.name!r} acts from {low[at]:g} to {high[at]:g} at {contract.action.elements[at]}, "
+            text += f"but {robot} takes only {least[at]:g} to {most[at]:g} and clips the rest."
+            warnings.warn(text, SafetyWarning, stacklevel=2)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
         self.gate = gate(self.adapter, contract, allowed, fallback, guards)
         """The only writer to the adapter. Once tripped, it stays latched until its `rearm` is called."""
@@ -222,7 +232,7 @@ class Run:
         self._judged_by = session  # the gate uses this session's contract
         self._settings = settings
         self._timed = clock is not None and not isinstance(clock, ManualClock)
-        self._watched_by = watch_of(adapter)
+        self._watched_by = optional_method(adapter, "watch")
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
@@ -304,7 +314,7 @@ class Run:
         if self._watchdog is not None:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
-        if by_adapter := emergency_stop_of(self.adapter):
+        if by_adapter := optional_method(self.adapter, "emergency_stop"):
             if self._repeated is not resting:  # only once per episode
                 self._repeated = resting
                 with suppress(RuntimeError):  # no thread can be started: it is stopped once

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..options import ModelEnvironment, OptionalModel, run_values
-
-if TYPE_CHECKING:
-    from ..episode_loop import Plan
 
 
 def run(
@@ -64,7 +61,10 @@ def run(
     from sami_runtime.errors import SamiError
     from sami_runtime.robots.robot_file import RobotFile, SimulatorKeys
 
-    from ..episode_loop import run_episodes
+    from .. import target
+    from ..episode_loop import Plan, admission_of, run_episodes
+    from ..film import film_of
+    from ..model_file import model_and_environment
 
     values = run_values(override)
     options = {"gap": gap, "record": record and str(record), "episodes": episodes, "seed": seed}
@@ -73,28 +73,10 @@ def run(
         value = ",".join(values[key]) if key == "unguarded" else values[key]
         raise SamiError(f"{key}={value} is for robots, which `sami drive robot.toml` drives; leave it out.")
     keys = SimulatorKeys.of(values, "--set")
-    run_episodes(_plan(keys, model, env, tasks or "all", fix or [], render, real_time, browse))
-
-
-def _plan(
-    values: Any,
-    model: Path | None,
-    env: str | None,
-    tasks: str,
-    fix: list[str],
-    render: str | None,
-    real_time: bool,
-    live: bool,
-) -> Plan:
-    from .. import target
-    from ..episode_loop import Plan, admission_of
-    from ..film import film_of
-    from ..model_file import model_and_environment
-
-    mode, film = film_of(render, values.dry_run)
-    model, spec = model_and_environment(model, env, admission_of(values, rehearsed=False))
-    world = target.simulator(spec, tasks, target.task_features(fix), mode)
+    mode, film = film_of(render, keys.dry_run)
+    model, spec = model_and_environment(model, env, admission_of(keys, rehearsed=False))
+    world = target.simulator(spec, tasks or "all", target.task_features(fix or []), mode)
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or mode == "human"
     path = film and film(model)
-    return Plan(world, model, values, paced, values.dry_run, values.excite, live, film=path)
+    run_episodes(Plan(world, model, keys, paced, keys.dry_run, keys.excite, browse, film=path))

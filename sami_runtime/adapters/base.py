@@ -94,26 +94,10 @@ class Adapter(Protocol):
         """Release all resources. It must be safe after a failure, and twice."""
 
 
-def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
-    """Return the adapter's `emergency_stop`; None if it has none."""
-    stop = getattr(adapter, "emergency_stop", None)
-    return stop if callable(stop) else None
-
-
-def watch_of(adapter: Adapter) -> Callable[[Any], None] | None:
-    """Return the adapter's `watch`, to call after each tick; None if it has none."""
-    watch = getattr(adapter, "watch", None)
-    return watch if callable(watch) else None
-
-
-def command_delay_of(adapter: Adapter) -> float:
-    """Return the delay [s] from a write to its effect that the adapter declares; 0 if it declares none."""
-    return float(getattr(adapter, "command_delay_s", 0.0))
-
-
-def waits(adapter: Adapter) -> bool:
-    """Return whether the adapter's world stands still until the next write."""
-    return bool(getattr(adapter, "waits", False))
+def optional_method(adapter: Adapter, name: str) -> Callable[..., Any] | None:
+    """Return the adapter's `emergency_stop` or `watch`, by its name; None if it has none."""
+    method = getattr(adapter, name, None)
+    return method if callable(method) else None
 
 
 def require_compatible(contract: Contract, observation: Sequence[Signal], action: Signal, name: str) -> None:
@@ -137,6 +121,14 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
             faults += differences("observation", signal, provided[signal.name], "the adapter's")
     if contract.action.name == action.name:
         faults += differences("action", contract.action, action, "the adapter's")
+        model_range, robot_range = (np.array([s.low, s.high], np.float32) for s in (contract.action, action))
+        # Without a unit, a number is a share of the range. A bound that one side does not declare, NaN here, fits any.
+        if not faults and action.unit == "1" and (np.abs(model_range - robot_range) > 0.0).any():
+            faults.append(
+                f"action {action.name!r} is from {_text(contract.action.low)} to {_text(contract.action.high)}, the "
+                f"adapter's from {_text(action.low)} to {_text(action.high)}, so its numbers mean other actions; "
+                "`sami adopt` rescales a policy by scale, low and high of [action] in --contract"
+            )
     else:
         faults.append(f"action {contract.action.name!r} is not taken")
     if faults:

@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import (
-    Adapter,
-    Observation,
-    command_delay_of,
-    require_compatible,
-    require_observation,
-    waits,
-)
+from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
@@ -56,10 +49,11 @@ class Lateness:
     """
 
     def __init__(self, adapter: Adapter, rate_hz: float, stamped: bool, command_delay_s: float | None = None) -> None:
-        self.command_delay_s = command_delay_of(adapter) if command_delay_s is None else command_delay_s
+        own_delay_s = float(getattr(adapter, "command_delay_s", 0.0))
+        self.command_delay_s = own_delay_s if command_delay_s is None else command_delay_s
         if not 0.0 <= self.command_delay_s < float("inf"):
             raise SamiError(f"command_delay_s is {self.command_delay_s}; it must be a finite time [s], at least 0.")
-        self.waits = waits(adapter)
+        self.waits = bool(getattr(adapter, "waits", False))
         self._rate_hz, self._stamped = rate_hz, stamped
 
     def age(self, observation: Observation, now: float) -> Age:

@@ -109,7 +109,7 @@ class RunFolder:
         for name in ("run.json", "config.json"):
             if not (cls(path).run / name).is_file():
                 advice = "it is not a run folder, or its creation was interrupted. Train again with a new --out."
-                if (path / "teacher.json").is_file():
+                if (path / "teacher.safetensors").is_file():
                     advice = f"it is a teacher. Distil it: sami distil --teacher {in_shell(path)}"
                 raise RunError(f"{path} has no {name}: {advice}")
         run = cls(path)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sami_runtime.errors import SamiError, in_shell
+from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import by_name
@@ -77,6 +79,12 @@ class RunRecord:
     def title_of_evaluation(self) -> str:
         """How messages name the evaluation."""
         return f"{self.folder / 'evaluation.json'}" if self.study is None else f"the evaluation of {self.address}"
+
+    @cached_property
+    def method(self) -> Method:
+        """The method, by the title that the run's model file has: that of a student is not its method's."""
+        paper = method(self.config["method"])
+        return replace(paper, title=str(self.facts.get("title", paper.title)))
 
     @property
     def contrast(self) -> RealisedContrast | None:

@@ -10,6 +10,8 @@ import pytest
 if not all(map(find_spec, ("matplotlib", "sklearn", "umap"))):
     pytest.skip("what a report needs is not installed: pip install 'sami-rl[report]'", allow_module_level=True)
 
+from sami_runtime.errors import SamiError
+
 REPOSITORY = Path(__file__).parents[2]
 RUN = f"{REPOSITORY / 'results/models'}:panda-satesac"
 MODEL = REPOSITORY / "models" / "panda-satesac.onnx"
@@ -29,6 +31,18 @@ def test_what_cannot_be_shown_is_refused_before_anything_is_measured(sami, tmp_p
     assert result.code == 1
     assert message in result.err
     assert not (tmp_path / "new").exists()
+
+
+def test_what_cannot_be_filmed_is_reported_before_anything_is_measured(sami, tmp_path, monkeypatch):
+    def refuse(spec):
+        raise SamiError(f"{spec.name} cannot be filmed")
+
+    monkeypatch.setattr("sami_train.studies.report.episodes.require_renderer", refuse)
+    result = sami("report", MODEL, "--out", tmp_path / "new")
+    assert (result.code, result.out) == (1, "")
+    assert "panda cannot be filmed" in result.err
+    assert not (tmp_path / "new").exists()
+    assert sami("report", RUN, "--out", tmp_path / "new").code == 0, "of numbers alone nothing is filmed"
 
 
 def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami, tmp_path):

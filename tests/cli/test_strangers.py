@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import safetensors.numpy
 from sami_cli.app import PANELS
 
 from sami_runtime.distribution import shipped_models
@@ -18,6 +19,7 @@ from sami_train.envs.catalog import environment
 from sami_train.export.model_file import compose, write
 from sami_train.runs.folder import RunFolder
 from sami_train.studies.sweep.study import find_runs, write_study
+from sami_train.studies.teacher.teacher import FILE, METADATA
 from tests.cli.conftest import call
 from tests.making.made_runs import made_run
 
@@ -50,7 +52,8 @@ def make_files(folder, env):
     write_study(folder / "study" / "runs.jsonl", find_runs([run]))
     (folder / "evaluation.json").write_text((run / "evaluation.json").read_text())
     (folder / "teacher").mkdir()
-    (folder / "teacher" / "teacher.json").write_text(json.dumps({"config": {"env": env}, "steps": 0}))
+    teacher = {METADATA: json.dumps({"config": {"env": env}, "steps": 0})}
+    safetensors.numpy.save_file({}, folder / "teacher" / FILE, teacher)
     (folder / "sweep").mkdir()
     axes = {"env": ["panda"], "method": ["satesac"], "seed": [0], "preset": ["fast-cpu"]}
     sweep = {"version": 1, "axes": axes, "unnamed": {}, "episodes": 1}

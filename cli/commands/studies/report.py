@@ -15,7 +15,6 @@ from ...output import print_text, text_console
 from ...target import task_features
 
 if TYPE_CHECKING:
-    from sami_train.envs.spec import EnvironmentSpec
     from sami_train.studies.report.subject import Subject
 
 SUBJECTS = (
@@ -51,6 +50,8 @@ def report(
 
     from sami_runtime.errors import require_known
     from sami_train.machine import usable_cores
+    from sami_train.studies.contexts.changed_episodes import DynamicsChange
+    from sami_train.studies.report.episodes import require_renderer
     from sami_train.studies.report.parts import PARTS, ReportPlan
     from sami_train.studies.report.write import check_out, write_report
 
@@ -61,18 +62,19 @@ def report(
     subjects = _subjects(paths, env)
     spec = subjects[0].spec
     change, films = settings.get("change"), settings.get("films")
+    tasks = None if films is None else [spec.tasks.check(task_features(text.split(","))) for text in films.split(";")]
     plan = ReportPlan(
         episodes=settings.get("episodes"),
         change=change,
-        films=None if films is None else [_task(text, spec) for text in films.split(";")],
+        films=tasks,
         without=frozenset(left_out),
         processes=settings.get("processes") or usable_cores(),
         results=tuple(results or ()),
     )
     if change is not None:
-        from sami_train.studies.contexts.changed_episodes import DynamicsChange
-
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # reports errors now rather than after minutes
+    if "films" not in left_out and any(subject.weights for subject in subjects):
+        require_renderer(spec)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = text_console(error=True)
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
@@ -114,11 +116,6 @@ def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
     subjects = merged(subjects)
     require_alike(subjects)
     return subjects
-
-
-def _task(text: str, spec: EnvironmentSpec) -> dict[str, Any]:
-    """Parse and check a task such as mass=1,crippled=0+4."""
-    return dict(spec.tasks.check(task_features(text.split(","))))
 
 
 def _cost(model: Path) -> dict[str, Any]:

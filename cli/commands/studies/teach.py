@@ -47,9 +47,9 @@ def distil(
     from sami_runtime.errors import SamiError, in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.student import distil as train_student
-    from sami_train.studies.teacher.teacher import read_config
+    from sami_train.studies.teacher.teacher import read_teacher
 
-    if env not in (None, learned := read_config(teacher).env):
+    if env not in (None, learned := read_teacher(teacher)[0].env):
         raise SamiError(f"{teacher} was trained in {learned!r}; give{by_name(learned) or ' no --env'}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     option, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")

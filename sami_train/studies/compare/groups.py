@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError, enumeration
 from sami_runtime.model.atlas import label
-from sami_train.config.methods import METHODS, Method, method
+from sami_train.config.methods import METHODS, Method
 from sami_train.envs.measure import RETURN
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunError
@@ -48,9 +48,8 @@ class EvaluatedRun:
 
     @property
     def method(self) -> Method:
-        """The method, by the title that its model file has: that of a student is not its method's."""
-        paper = method(self.config["method"])
-        return replace(paper, title=str(self.facts.get("title", paper.title)))
+        """The method, see `RunRecord.method`."""
+        return self.record.method
 
     @property
     def seed(self) -> int:

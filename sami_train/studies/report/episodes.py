@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.errors import SamiError
 from sami_runtime.model.atlas import label
 from sami_train import seeds
 from sami_train.envs.make import make
@@ -217,6 +219,21 @@ class _Filmed:
                 self.frames.append((np.asarray(image), np.array(context[0])))
         self._step += 1
         return action, context
+
+
+def require_renderer(spec: EnvironmentSpec) -> None:
+    """Raise SamiError if a user's environment renders no image, e.g. because a package is not installed."""
+    if spec.plain is None:
+        return
+    with closing(make(spec, render_mode="rgb_array")) as env:
+        env.reset()
+        try:
+            fault = "its render() returns None" if env.render() is None else ""
+        except Exception as error:  # the user's code can raise any exception
+            fault = f"{type(error).__name__}: {error}"
+    if fault:
+        advice = "Install what is missing, or make the report without films: --set without=films"
+        raise SamiError(f"{spec.name} cannot be filmed: {fault}. {advice}")
 
 
 def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: int = 0) -> dict[str, Any]:

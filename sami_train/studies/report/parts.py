@@ -228,9 +228,7 @@ class _Measurement:
         )
 
     def films(self) -> None:
-        tasks = self.plan.films
-        if tasks is None:
-            tasks = usual_tasks(self.spec, self.subject.evaluation)
+        tasks = usual_tasks(self.spec, self.subject.evaluation) if self.plan.films is None else self.plan.films
         on_round = self._progress("filming", len(tasks))
         for number, task in enumerate(tasks):
             path, start = self.store.folder.parent / f"film-{number + 1}.webp", typical(self.parts.episodes, task)

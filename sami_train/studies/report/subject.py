@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_train.config.methods import method
+from sami_train.config.weights import sha256_of
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.model_policy import Source
@@ -77,7 +76,7 @@ class Subject:
         return cls(
             name=record.name,
             spec=environment(config.env),
-            method=str(record.facts.get("title", method(config.method).title)),
+            method=record.method.title,
             seed=config.seed,
             steps=record.facts.get("steps"),
             evaluation=None if record.evaluation is None else Evaluation.from_dict(record.evaluation),
@@ -117,13 +116,7 @@ class Subject:
         """SHA-256 that identifies the policy of stored parts: the model's weights or the agent's file; else empty."""
         if self.contract is not None:
             return self.contract.weights_sha256
-        agent = self._agent
-        return "" if agent is None else hashlib.sha256(agent.read_bytes()).hexdigest()
-
-    @property
-    def file_sha256(self) -> str:
-        """SHA-256 of the model file as sha256sum prints it; empty for a run."""
-        return "" if self.model is None else hashlib.sha256(self.model.read_bytes()).hexdigest()
+        return "" if self._agent is None else sha256_of(self._agent)
 
     @property
     def _agent(self) -> Path | None:
@@ -161,7 +154,7 @@ class Subject:
             "trained by": command,
             "trained with": ", ".join(f"{name} {number}" for name, number in facts.get("versions", {}).items()),
             "model file": "" if self.model is None else self.model.name,
-            "SHA-256 of the file": self.file_sha256,
+            "SHA-256 of the file": "" if self.model is None else sha256_of(self.model),
             "SHA-256 of the weights": self.weights,
             "kept in": "" if self.run is None else self.run.address,
         }

@@ -24,15 +24,10 @@ from sami_train.runs.record import RunRecord
 STUDY = "runs.jsonl"
 """Name of a study's file."""
 LINE_VERSION = 1
-PARTS: dict[str, tuple[type, ...]] = {
-    "version": (int,),
-    "run": (str,),
-    "config": (dict,),
-    "facts": (dict,),
-    "evaluation": (dict, type(None)),
-    "metrics": (list,),
-}
-"""The keys of a line, and the types of their values; a `RunRecord` has all but the first two."""
+FIELDS = {"config": (dict,), "facts": (dict,), "evaluation": (dict, type(None)), "metrics": (list,)}
+"""The fields of a `RunRecord` in a line, and the types of their values."""
+PARTS: dict[str, tuple[type, ...]] = {"version": (int,), "run": (str,), **FIELDS}
+"""All keys of a line, and the types of their values."""
 
 
 def write_study(path: Path, records: Iterable[RunRecord]) -> None:
@@ -57,7 +52,7 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
         runs[record.name] = record
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (
-        {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in tuple(PARTS)[2:]}}
+        {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in FIELDS}}
         for name, record in runs.items()
     )
     write_json_lines(path, lines)
@@ -85,7 +80,7 @@ def read_study(path: Path) -> list[RunRecord]:
             raise RunError(f"{path}, line {number} is of version {version}; this sami reads version {LINE_VERSION}.")
         if name in records:
             raise RunError(f"{path}, line {number} has run {name!r} a second time; remove one of the two lines.")
-        record = RunRecord(path.parent / name, path, **{part: value[part] for part in tuple(PARTS)[2:]})
+        record = RunRecord(path.parent / name, path, **{part: value[part] for part in FIELDS})
         check_version(record.address, record.facts)
         records[name] = record
     return list(records.values())

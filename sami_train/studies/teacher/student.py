@@ -8,11 +8,12 @@ stored. The result is a run folder like that of `sami train`.
 
 from __future__ import annotations
 
-import json
+import hashlib
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunFolder
+from sami_train.runs.progress import MetricsFile
 from sami_train.runs.train import load_agent, make_env
 from sami_train.studies.teacher.policy import Inputs
 from sami_train.studies.teacher.teacher import Teacher, load_teacher
@@ -102,12 +104,15 @@ def distil(
 
     Raises:
         SamiError: there is no such teacher, `method` has no student, or `out` has another run than such a student.
+        RunError: all checkpoints in `out` are damaged.
     """
     torch.set_num_threads(1)
     teacher = load_teacher(source)
     config = student_config(teacher.config.env, method, steps, seed)
     command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    weights = b"".join(tensor.numpy().tobytes() for tensor in teacher.policy.state_dict().values())
     teachers = {"folder": str(source), "steps": teacher.steps, "blind": teacher.config.blind}
+    teachers["weights_sha256"] = hashlib.sha256(weights).hexdigest()
     if out.is_dir() and (out / "run.json").is_file():
         run = RunFolder.open(out)
         present, facts = run.config(), run.facts()
@@ -116,6 +121,12 @@ def distil(
         for key, old, new in (("method", present.method, method), ("seed", present.seed, seed)):
             if old != new:
                 raise SamiError(f"{out} holds a student of {key} {old!r}; give --{key} {old}, or another --out.")
+        original = {**teachers, **facts["teacher"]}  # older runs have no hash
+        if original | {"folder": str(source)} != teachers:
+            raise SamiError(
+                f"{out} holds a student of the teacher {original['folder']} after {original['steps']:,} steps, not of "
+                f"{source} after {teacher.steps:,} steps. Give the same teacher, or another --out."
+            )
         if run.agent.is_file() and (facts.get("steps") or 0) >= steps:
             return load_agent(run, make_env(config))
     else:
@@ -125,9 +136,11 @@ def distil(
         run.update(teacher=teachers)
     with run.locked():
         run.clear()
-        if run.agent.is_file() or run.newest_checkpoint():
-            agent = load_agent(run, make_env(config))
-            run.checkpoint(agent.num_timesteps, agent)  # `reopen` deletes the final agent
+        checkpoint = run.newest_whole_checkpoint()
+        if checkpoint or run.agent.is_file():
+            agent = load_agent(RunFolder(checkpoint or run.path), make_env(config))
+            if checkpoint is None:
+                run.checkpoint(agent.num_timesteps, agent)  # `reopen` deletes the final agent
         else:  # new, or cut off before its first checkpoint
             agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
         agent.config = config
@@ -136,7 +149,8 @@ def distil(
         run.update(command=command, title=title, teacher=teachers, state="running")
         lesson = _Lesson(agent, teacher, training_batch(environment(config.env), ROWS), seed + agent.num_timesteps)
         start_time, stop = time.perf_counter() - float(run.facts()["seconds"]), []
-        with on_stop_signals(lambda *_: stop.append(True)):
+        log = MetricsFile(run.metrics, agent.num_timesteps)
+        with closing(log), on_stop_signals(lambda *_: stop.append(True)):
             while agent.num_timesteps < steps and not stop:
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK
@@ -145,11 +159,9 @@ def distil(
                     seconds = time.perf_counter() - start_time
                     run.checkpoint(agent.num_timesteps, agent)
                     run.update(seconds=seconds, steps=agent.num_timesteps)
-                    line = {"step": agent.num_timesteps, "time/seconds": seconds, **losses}
-                    with run.metrics.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line) + "\n")
+                    log.write({"time/seconds": seconds, **losses}, {}, agent.num_timesteps)
                     if on_chunk is not None:
-                        on_chunk(line)
+                        on_chunk({"step": agent.num_timesteps, "time/seconds": seconds, **losses})
         run.update(seconds=time.perf_counter() - start_time, steps=agent.num_timesteps, updates=agent._n_updates)
         run.finish(agent)
         run.update(state="finished" if agent.num_timesteps >= steps else "stopped")

@@ -1,7 +1,6 @@
 """Trains a teacher by PPO in a folder, from which the training can be continued.
 
-teacher.json           configuration and progress of the training
-teacher.safetensors    networks and the optimiser's moments
+teacher.safetensors    networks and the optimiser's moments; configuration and progress of the training as metadata
 lock                   held by the process that trains here
 metrics.jsonl          a line for each measurement: by set of tasks, the mean of each metric of the environment
 """
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors
 import safetensors.torch
 import torch
 from stable_baselines3 import PPO
@@ -26,11 +26,13 @@ from sami_runtime.errors import SamiError, in_shell
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Crippled, Task
-from sami_train.files import locked, read_json, unfinished, write_json, writing
+from sami_train.files import locked, read_json, unfinished, writing
 from sami_train.machine import on_stop_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
 
+FILE, METADATA = "teacher.safetensors", "sami.teacher"
+"""Name of a teacher's file, and the key of configuration and progress in the file's metadata."""
 KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
 RATES = (1e-5, 3e-3)
@@ -111,8 +113,8 @@ def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, o
         SamiError: the folder has other files or settings, or is in use, or the environment has no batch.
     """
     spec = environment(config.env)
-    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if "teacher.json" not in files and files - {"lock", "metrics.jsonl"}:
+    files = {path.name for path in folder.glob("*") if path.suffix != ".unfinished"}
+    if FILE not in files and files - {"lock", "metrics.jsonl"}:
         raise SamiError(f"{folder} exists and holds no teacher; choose another --out.")
     torch.set_num_threads(1)
     vector = vector_env(spec, config.rows, config.seed)
@@ -152,25 +154,15 @@ def changed_share(config: TeacherConfig, steps: int) -> float:
     return min(1.0, max(0.0, steps / config.easy_steps - 1.0)) if cripples and config.easy_steps else 1.0
 
 
-def read_config(folder: Path) -> TeacherConfig:
-    """Return the settings of the teacher in a folder; raise SamiError if there is no teacher."""
-    path = folder / "teacher.json"
-    if not path.is_file():
-        raise SamiError(f"{folder} has no teacher.json; make one: sami teach --out {in_shell(folder)}")
-    return TeacherConfig(**read_json(path)["config"])
-
-
 def load_teacher(folder: Path) -> Teacher:
     """Return the teacher in a folder; raise SamiError if there is no teacher."""
-    config = read_config(folder)
-    spec = environment(config.env)
-    vector = vector_env(spec, 2, 0)
+    config, facts, tensors = read_teacher(folder)
+    vector = vector_env(environment(config.env), 2, 0)
     policy = PrivilegedPolicy(
         vector.observation_space, vector.action_space, lambda _: 0.0, units=config.units, blind=config.blind
     )
-    tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
     policy.load_state_dict(_part(tensors, "policy."))
-    return Teacher(config, policy.eval(), read_json(folder / "teacher.json")["steps"])
+    return Teacher(config, policy.eval(), facts["steps"])
 
 
 def measure_teacher(env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> dict[str, dict[str, float]]:
@@ -225,10 +217,11 @@ class _TeacherKeeper(BaseCallback):
         tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
         for i, moments in model.policy.optimizer.state_dict()["state"].items():
             tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
-        with unfinished(self.folder / "teacher.safetensors") as temporary:
-            safetensors.torch.save_file(tensors, temporary)
         facts = {"steps": model.num_timesteps, "seconds": self.seconds, "rate": model.rate}
-        write_json(self.folder / "teacher.json", {"config": asdict(self.config), **facts})
+        text = json.dumps({"config": asdict(self.config), **facts})
+        with unfinished(self.folder / FILE) as temporary:
+            safetensors.torch.save_file(tensors, temporary, {METADATA: text})
+        (self.folder / "teacher.json").unlink(missing_ok=True)  # of an older version
 
     def _on_training_start(self) -> None:
         self._next = self.num_timesteps + self.every
@@ -262,17 +255,15 @@ class _TeacherKeeper(BaseCallback):
 
 def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
     """Load a folder's teacher into a model, and return its training time [s]; 0 if the folder has no teacher."""
-    path = folder / "teacher.json"
-    if not path.is_file():
+    if not (folder / FILE).is_file():
         return 0.0
-    facts = read_json(path)
-    if (stored := read_config(folder)) != config:
+    stored, facts, tensors = read_teacher(folder)
+    if stored != config:
         other = [f"{name}={value}" for name, value in asdict(stored).items() if asdict(config)[name] != value]
         raise SamiError(
             f"the teacher in {folder} was trained with {', '.join(other)}; give the same option to continue it, or "
             "another --out."
         )
-    tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
     model.policy.load_state_dict(_part(tensors, "policy."))
     optimiser = model.policy.optimizer
     state: dict[int, dict[str, torch.Tensor]] = {}
@@ -282,6 +273,18 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     model.num_timesteps, model.rate = facts["steps"], facts["rate"]
     return float(facts["seconds"])
+
+
+def read_teacher(folder: Path) -> tuple[TeacherConfig, dict[str, Any], dict[str, torch.Tensor]]:
+    """Return the configuration, progress and tensors of the teacher in a folder; SamiError if there is no teacher."""
+    path = folder / FILE
+    if not path.is_file():
+        raise SamiError(f"{folder} has no {FILE}; make one: sami teach --out {in_shell(folder)}")
+    with safetensors.safe_open(path, "pt") as file:
+        names, text = list(file.keys()), (file.metadata() or {}).get(METADATA)
+        tensors = {name: file.get_tensor(name) for name in names}
+    facts = json.loads(text) if text else read_json(folder / "teacher.json")  # of an older version
+    return TeacherConfig(**facts["config"]), facts, tensors
 
 
 def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

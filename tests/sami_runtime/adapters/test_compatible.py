@@ -1,9 +1,13 @@
 """An adapter fits a model or is refused before anything moves, with both sides named."""
 
+import warnings
+
 import pytest
 
 from sami_runtime.adapters import FakeAdapter, require_compatible
-from sami_runtime.errors import AdapterError
+from sami_runtime.errors import AdapterError, SafetyWarning
+from sami_runtime.run import Run
+from sami_runtime.session.session import Session
 
 
 def compare(contract, adapter):
@@ -35,3 +39,30 @@ def test_units_are_compared_and_more_signals_than_needed_are_fine(make):
     other = make.contract_of(policy, observation=(position,), action=force.model_copy(update={"name": "velocity"}))
     with pytest.raises(AdapterError, match="action 'velocity' is not taken"):
         compare(other, FakeAdapter(axes=2))
+
+
+def ranged(signal, most):
+    return signal.model_copy(update={"low": (-most,) * 2, "high": (most,) * 2, "unit": "1"})
+
+
+@pytest.mark.parametrize(("model", "adapter"), [(2.0, 1.0), (1.0, 2.0)])
+def test_an_action_without_unit_has_one_range_on_both_sides(make, model, adapter):
+    position, force = make.observation_signals[0], make.action_signal
+    contract = make.contract_of(make.memoryless(), observation=(position,), action=ranged(force, model))
+    robot = FakeAdapter(axes=2)
+    robot.action = ranged(force, adapter)
+    with pytest.raises(AdapterError, match=rf"'force' is from \(-{model}, .* to .*, the adapter's from \(-{adapter}, "):
+        compare(contract, robot)
+    for same in (ranged(force, model + 1e-9), force.model_copy(update={"unit": "1", "low": (None,) * 2})):
+        robot.action = same.model_copy(update={"high": (model,) * 2})  # float32 rounds; no bound fits any
+        compare(contract, robot)
+
+
+@pytest.mark.parametrize(("most", "warned"), [(0.5, 1), (1.0, 0), (2.0, 0)])
+def test_a_robot_that_takes_less_than_the_policy_gives_is_named_before_it_moves(path, arm, recwarn, most, warned):
+    warnings.simplefilter("always", SafetyWarning)
+    Run(Session.load(path), arm(limit=most), simulator=True)
+    texts = [str(warning.message) for warning in recwarn if issubclass(warning.category, SafetyWarning)]
+    assert texts == warned * [
+        "model 'tiny' acts from -1 to 1 at fx, but Arm takes only -0.5 to 0.5 and clips the rest."
+    ]

@@ -62,7 +62,9 @@ def test_a_student_is_a_group_of_its_own_and_no_run_of_the_papers_method(tmp_pat
     assert [group.label for group in comparison.groups] == ["TESAC", "Student", "SaTESAC"]
     assert {contest.y.label for contest in comparison.contests} == {"TESAC"}
     assert colour_of(comparison.groups[1].method) not in {colour_of(method) for method in METHODS.values()}
-    assert Subject.of_run(RunRecord.of_folder(tmp_path / "s0")).method == "Student"
+    record = RunRecord.of_folder(tmp_path / "s0")
+    assert record.method.title == Subject.of_run(record).method == "Student"
+    assert record.method is record.method, "read once"
 
 
 def test_a_key_enters_a_label_where_its_method_varies_it_and_nowhere_else(tmp_path):
@@ -92,7 +94,7 @@ def test_every_key_that_varies_parts_runs(tmp_path):
 
 def test_keys_of_one_name_are_told_apart_by_their_section():
     evaluation = Evaluation("panda", ())
-    record = RunRecord(Path("run"), None, {}, {}, None, [])
+    record = RunRecord(Path("run"), None, {"method": "ccm"}, {}, None, [])
     runs = [
         EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": first, "two.every": second}, evaluation, 1)
         for first, second in ((1, 2), (2, 1))

@@ -1,18 +1,36 @@
 """Episodes that are played for a report, as they are scheduled, named and kept."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.episodes import ReportEpisode, play_episodes, schedule, typical, usual_tasks
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.studies.report.episodes import (
+    ReportEpisode,
+    play_episodes,
+    require_renderer,
+    schedule,
+    typical,
+    usual_tasks,
+)
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
 PANDA = environment("panda")
 REPOSITORY = Path(__file__).parents[4]
+
+
+def test_a_missing_package_of_films_is_named_with_the_way_around_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    message = r"Pendulum-v1 cannot be filmed: DependencyNotInstalled: pygame is not installed, .* --set without=films$"
+    with pytest.raises(SamiError, match=message), pytest.warns(UserWarning, match="render_modes"):
+        require_renderer(EnvironmentSpec.from_gymnasium("Pendulum-v1"))
+    require_renderer(PANDA)  # its evaluation needs the packages of its films
 
 
 def test_where_success_counts_each_task_is_played_so_often():

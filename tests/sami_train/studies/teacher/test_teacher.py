@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 pytest.importorskip("mujoco")
@@ -134,8 +136,41 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
     assert any(flags)
     with pytest.raises(SamiError, match="was trained with seed=0; give the same option"):
         train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
-    with pytest.raises(SamiError, match=r"no teacher\.json"):
+    with pytest.raises(SamiError, match=r"no teacher\.safetensors; make one: sami teach"):
         load_teacher(tmp_path)
+
+
+def test_weights_and_step_count_of_a_killed_teacher_are_of_one_moment(folder, tmp_path, monkeypatch):
+    path, rename = shutil.copytree(folder, tmp_path / "teacher"), Path.replace
+    before = load_teacher(path)
+
+    def killed(source, target):
+        rename(source, target)
+        raise KeyboardInterrupt  # nothing is written after the first file
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_teacher(path, CONFIG, before.steps + ROUND, every=10**9, on_measured=silent)
+    after = load_teacher(path)
+    assert not after.policy.action_net.weight.equal(before.policy.action_net.weight)
+    assert after.steps == before.steps + ROUND
+
+
+def test_a_teacher_that_was_killed_before_its_first_save_begins_anew(tmp_path):
+    (tmp_path / "teacher.safetensors.here-1.unfinished").touch()
+    assert train_teacher(tmp_path, CONFIG, ROUND, every=10**9, on_measured=silent).steps == ROUND
+
+
+def test_a_teacher_of_two_files_as_older_versions_wrote_goes_on(folder, tmp_path):
+    config, facts, tensors = teacher_module.read_teacher(folder)
+    safetensors.torch.save_file(tensors, tmp_path / "teacher.safetensors")
+    (tmp_path / "teacher.json").write_text(json.dumps(facts))
+    assert (load_teacher(tmp_path).config, load_teacher(tmp_path).steps) == (config, facts["steps"])
+    steps = facts["steps"] + ROUND
+    assert train_teacher(tmp_path, config, steps, every=10**9, on_measured=silent).steps == steps
+    assert load_teacher(tmp_path).steps == steps
+    assert not (tmp_path / "teacher.json").exists(), "its steps would be wrong"
 
 
 def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
@@ -234,6 +269,35 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
     assert evaluation.is_file(), "nothing was left to learn"
     with pytest.raises(SamiError, match="a student has a context"):
         distil(folder, tmp_path / "other", chunk, "oracle")
+
+
+def test_a_student_goes_on_with_no_other_teacher(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    chunk, out, steps = 4 * student_module.CHUNK, tmp_path / "run", load_teacher(folder).steps
+    distil(folder, out, chunk, "sac")
+    other = dataclasses.replace(CONFIG, seed=1)
+    train_teacher(tmp_path / "other", other, steps, every=10**9, on_measured=silent)
+    for more in (chunk, 2 * chunk):  # also where nothing is left to learn
+        with pytest.raises(SamiError, match=r"not of .*other after .*Give the same teacher, or another --out"):
+            distil(tmp_path / "other", out, more, "sac")
+    run = RunFolder.open(out)
+    assert run.agent.is_file()
+    assert run.facts()["teacher"]["folder"] == str(folder)
+    copy = shutil.copytree(folder, tmp_path / "moved")
+    run.update(teacher={name: run.facts()["teacher"][name] for name in ("folder", "steps", "blind")})  # an older run
+    assert distil(copy, out, 2 * chunk, "sac").num_timesteps == 2 * chunk
+
+
+def test_a_student_goes_on_from_the_checkpoint_before_a_damaged_one(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
+    chunk, out = 4 * student_module.CHUNK, tmp_path / "run"
+    distil(folder, out, 2 * chunk, "sac")
+    for damaged in (out / "agent.zip", out / "checkpoints" / str(2 * chunk) / "agent.zip"):
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+    assert distil(folder, out, 3 * chunk, "sac").num_timesteps == 3 * chunk
+    assert f"It is set aside; the run resumes at {chunk} steps" in capsys.readouterr().err
+    assert [row["step"] for row in RunFolder.open(out).rows()] == [chunk, 2 * chunk, 3 * chunk]
 
 
 def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(folder, tmp_path, monkeypatch):
