@@ -86,6 +86,7 @@ def pictures() -> dict[str, Callable[[], None]]:
         **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,
+        "results/scoreboard": partial(_run, ["-m", "benchmarks.scoreboard", "curves"]),
         REPORT: partial(screenshot, Path(REPORT)),
     }
 

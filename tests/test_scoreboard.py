@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.scoreboard import run as commands  # noqa: E402
 from benchmarks.scoreboard.budget import Clock, Metered, TimeIsUpError, play, train  # noqa: E402
+from benchmarks.scoreboard.curves import chart  # noqa: E402
 from benchmarks.scoreboard.methods import METHODS  # noqa: E402
 from benchmarks.scoreboard.table import Run, read_runs, tables  # noqa: E402
 from benchmarks.scoreboard.tasks import GRAVITY, TASKS, WALKER_HIDDEN, Hidden, HiddenPhysics, Task  # noqa: E402
@@ -280,3 +281,21 @@ def test_rliable_can_be_imported_by_the_pins_of_the_scoreboard():
         if "==" in line
     )
     assert (int(pins["arch"].split(".")[0]), int(pins["pandas"].split(".")[0])) == (7, 2)
+
+
+def test_a_chart_has_every_seed_and_the_mean_of_a_method():
+    from matplotlib.figure import Figure
+
+    runs = [_run("sami-tesac", 0, [100, 200]), _run("sami-tesac", 1, [300, 500]), _run("sb3-sac-told", 0, [50, 60])]
+    for run in runs:
+        for point in run.curve:
+            point["seconds"] = point["steps"] * 0.009
+    minutes, steps = chart(runs).panels
+    for panel, first, last in ((minutes, 3.0, 6.0), (steps, 20_000.0, 40_000.0)):
+        axes = Figure().subplots()
+        panel.draw(axes)
+        ends = [(*line.get_xdata()[[0, -1]], *line.get_ydata()[[0, -1]]) for line in axes.get_lines()]
+        expected = [(100, 200), (300, 500), (200, 350), (50, 60), (50, 60)]
+        assert ends == [(first, last, *returns) for returns in expected]
+        labels = axes.get_legend_handles_labels()[1]
+        assert labels == (["sami-tesac (2)", "sb3-sac-told (1)"] if panel is minutes else [])

@@ -1,4 +1,4 @@
-"""Runs the scoreboard: `python -m benchmarks.scoreboard run|all|table`; see docs/results/scoreboard.md."""
+"""Runs the scoreboard: `python -m benchmarks.scoreboard run|all|table|curves`; see docs/results/scoreboard.md."""
 
 import os
 

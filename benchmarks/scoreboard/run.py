@@ -1,8 +1,9 @@
-"""Makes one run, or all missing runs, and prints the table.
+"""Makes one run, or all missing runs, prints the tables, and draws the curves.
 
     python -m benchmarks.scoreboard run --task gravity-half-cheetah --method sami-tesac --seed 0
     python -m benchmarks.scoreboard all --tasks gravity-half-cheetah --seeds 3
     python -m benchmarks.scoreboard table
+    python -m benchmarks.scoreboard curves
 
 A run that is finished is left out; one that was cut leaves nothing, and begins anew.
 """
@@ -116,14 +117,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     every.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     every.add_argument("--seeds", type=int, default=SEEDS)
     table = commands.add_parser("table", help="print the tables of the runs that are there")
+    curves = commands.add_parser("curves", help="draw the learning curves of each task")
     for command in (single, every):
         command.add_argument("--minutes", type=float, default=MINUTES, help="of processor time for each run")
-    for command in (single, every, table):
+    for command in (single, every, table, curves):
         command.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options: Any = parser.parse_args(arguments)
     if options.command == "run":
         run(options.task, options.method, options.seed, options.minutes, options.out)
     elif options.command == "all":
         run_missing(options.tasks, options.seeds, options.minutes, options.out)
+    elif options.command == "curves":
+        from benchmarks.scoreboard.curves import write_curves
+
+        print("\n".join(map(str, write_curves(read_runs(options.out), options.out))))
     else:
         print("\n".join(tables(read_runs(options.out))))

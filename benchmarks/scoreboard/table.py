@@ -40,13 +40,16 @@ class Run:
         """Return the mean return over a set of physics at the end of the run."""
         return float(np.mean(self.curve[-1]["returns"][name]))
 
+    @property
+    def returns(self) -> np.ndarray:
+        """Mean returns over the physics of the learning curve, (points,)."""
+        name = next(iter(self.curve[-1]["returns"]))
+        return np.array([np.mean(point["returns"][name]) for point in self.curve])
+
     def at_steps(self, steps: int) -> float | None:
         """Return the mean return at a number of steps, interpolated on the curve; None beyond its ends."""
-        name = next(iter(self.curve[-1]["returns"]))
-        points = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
-        if not points[0, 0] <= steps <= points[-1, 0]:
-            return None
-        return float(np.interp(steps, points[:, 0], points[:, 1]))
+        points = [point["steps"] for point in self.curve]
+        return float(np.interp(steps, points, self.returns)) if points[0] <= steps <= points[-1] else None
 
 
 def read_runs(folder: Path) -> list[Run]:
