@@ -158,9 +158,8 @@ def load_teacher(folder: Path) -> Teacher:
     """Return the teacher in a folder; raise SamiError if there is no teacher."""
     config, facts, tensors = read_teacher(folder)
     vector = vector_env(environment(config.env), 2, 0)
-    policy = PrivilegedPolicy(
-        vector.observation_space, vector.action_space, lambda _: 0.0, units=config.units, blind=config.blind
-    )
+    spaces = vector.observation_space, vector.action_space
+    policy = PrivilegedPolicy(*spaces, lambda _: 0.0, units=config.units, blind=config.blind)
     policy.load_state_dict(_part(tensors, "policy."))
     return Teacher(config, policy.eval(), facts["steps"])
 
@@ -170,9 +169,8 @@ def measure_teacher(env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray
     spec = environment(env)
     tasks: list[tuple[str, Task]] = [("nominal", nominal_task(spec))] * MEASURED
     for name, of_set in spec.tasks.sets.items():
-        tasks += [
-            (name, of_set[k % len(of_set)]) for k in range(2 * MEASURED if name in spec.tasks.drawn else MEASURED)
-        ]
+        count = 2 * MEASURED if name in spec.tasks.drawn else MEASURED
+        tasks += [(name, of_set[k % len(of_set)]) for k in range(count)]
     batch = training_batch(spec, len(tasks))
     observation = batch.reset(range(seeds.EVALUATION, seeds.EVALUATION + len(tasks)), [task for _, task in tasks])
     running = np.ones(len(tasks), bool)
@@ -260,10 +258,8 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
     stored, facts, tensors = read_teacher(folder)
     if stored != config:
         other = [f"{name}={value}" for name, value in asdict(stored).items() if asdict(config)[name] != value]
-        raise SamiError(
-            f"the teacher in {folder} was trained with {', '.join(other)}; give the same option to continue it, or "
-            "another --out."
-        )
+        advice = "give the same option to continue it, or another --out."
+        raise SamiError(f"the teacher in {folder} was trained with {', '.join(other)}; {advice}")
     model.policy.load_state_dict(_part(tensors, "policy."))
     optimiser = model.policy.optimizer
     state: dict[int, dict[str, torch.Tensor]] = {}
@@ -276,13 +272,16 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
 
 
 def read_teacher(folder: Path) -> tuple[TeacherConfig, dict[str, Any], dict[str, torch.Tensor]]:
-    """Return the configuration, progress and tensors of the teacher in a folder; SamiError if there is no teacher."""
+    """Return the configuration, progress and tensors of a folder's teacher; SamiError if there is none, or damaged."""
     path = folder / FILE
     if not path.is_file():
         raise SamiError(f"{folder} has no {FILE}; make one: sami teach --out {in_shell(folder)}")
-    with safetensors.safe_open(path, "pt") as file:
-        names, text = list(file.keys()), (file.metadata() or {}).get(METADATA)
-        tensors = {name: file.get_tensor(name) for name in names}
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            names, text = list(file.keys()), (file.metadata() or {}).get(METADATA)
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (OSError, safetensors.SafetensorError) as error:
+        raise SamiError(f"{path} is damaged: {error}. Copy it again, or train with another --out.") from error
     facts = json.loads(text) if text else read_json(folder / "teacher.json")  # of an older version
     return TeacherConfig(**facts["config"]), facts, tensors
 

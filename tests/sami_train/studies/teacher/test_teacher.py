@@ -173,6 +173,13 @@ def test_a_teacher_of_two_files_as_older_versions_wrote_goes_on(folder, tmp_path
     assert not (tmp_path / "teacher.json").exists(), "its steps would be wrong"
 
 
+def test_a_damaged_teacher_is_named(folder, tmp_path):
+    data = (folder / "teacher.safetensors").read_bytes()
+    (tmp_path / "teacher.safetensors").write_bytes(data[: len(data) // 2])
+    with pytest.raises(SamiError, match=r"teacher.safetensors is damaged: .*another --out"):
+        load_teacher(tmp_path)
+
+
 def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(SamiError, match="exists and holds no teacher; choose another --out"):
