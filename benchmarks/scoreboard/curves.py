@@ -31,6 +31,7 @@ def write_curves(runs: Sequence[Run], out: Path) -> list[Path]:
 
 def chart(runs: Sequence[Run]) -> Chart:
     """Return the chart of a task's runs: a thick line for a method's mean, thin ones for its seeds."""
+    from matplotlib.ticker import LogLocator
 
     def minutes(run: Run) -> np.ndarray:
         return np.array([point["seconds"] / 60.0 for point in run.curve])
@@ -44,7 +45,10 @@ def chart(runs: Sequence[Run]) -> Chart:
 
     def against_steps(axes: Axes) -> None:
         _draw(axes, runs, steps)
-        axes.set(xlabel="environment steps", xscale="log")
+        axes.set(xlabel="environment steps [thousands]", xscale="log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,g}")
+        axes.minorticks_off()
 
     panels = (Panel("At equal minutes", against_minutes), Panel("At equal steps", against_steps))
     return Chart("curves", "", panels, (), width=420, height=280)

@@ -286,12 +286,16 @@ def test_the_page_of_pandas_baselines_says_which_seed_of_sac_is_behind_by_its_in
     )
 
 
+WITHOUT_SEED = ("falling-hopper", "scoreboard", "scoreboard-protocol", "speed")
+"""Pages of learning curves and of times."""
+
+
 @pytest.mark.parametrize("page", sorted(path.stem for path in (ROOT / "docs" / "results").glob("*.md")))
 def test_every_page_of_results_names_the_seed_of_its_evaluations(page):
     match = re.search(
         r"(development|final) seed|seed \d,\d{3},\d{3}|--seed \d{3}", prose(f"results/{page}"), re.IGNORECASE
     )
-    assert match or page in ("falling-hopper", "scoreboard", "speed")  # learning curves, and times
+    assert match or page in WITHOUT_SEED
 
 
 def test_pages_say_what_intervals_that_include_0_still_allow():
