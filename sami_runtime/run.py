@@ -214,8 +214,9 @@ class Run:
         self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop uses it: with sim-to-real profile, dry run, time scaling and bias calibration."""
         require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
-        (low, high), (least, most) = (Limits().bounds(action) for action in (contract.action, self.adapter.action))
-        narrower = np.isfinite(low) & (low < least) | np.isfinite(high) & (high > most)
+        (low, high), (least, most) = (limits or Limits()).bounds(contract.action), Limits().bounds(self.adapter.action)
+        beyond = low < least - 1e-6 * np.abs(least), high > most + 1e-6 * np.abs(most)  # rounding is no difference
+        narrower = np.isfinite(low) & beyond[0] | np.isfinite(high) & beyond[1]
         if narrower.any():
             at, robot = int(narrower.argmax()), type(adapter).__name__
             text = f"model {contract.name!r} acts from {low[at]:g} to {high[at]:g} at {contract.action.elements[at]}, "

@@ -123,7 +123,7 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
         faults += differences("action", contract.action, action, "the adapter's")
         model_range, robot_range = (np.array([s.low, s.high], np.float32) for s in (contract.action, action))
         # Without a unit, a number is a share of the range. A bound that one side does not declare, NaN here, fits any.
-        if not faults and action.unit == "1" and (np.abs(model_range - robot_range) > 0.0).any():
+        if not faults and action.unit == "1" and (np.abs(model_range - robot_range) > 1e-6 * np.abs(model_range)).any():
             faults.append(
                 f"action {action.name!r} is from {_text(contract.action.low)} to {_text(contract.action.high)}, the "
                 f"adapter's from {_text(action.low)} to {_text(action.high)}, so its numbers mean other actions; "

@@ -147,7 +147,7 @@ class PositionLimit:
     name = "position"
 
     def interval(self, state: BodyState, drive: Drive) -> Interval:
-        """Return the allowed commands. A joint beyond its range may stand still or return."""
+        """Return the allowed commands. A joint beyond its range may stay, but for soft targets, or return."""
         start = state.reference if isinstance(drive, StiffTargets) else state.positions
         room = np.maximum(SIDES * start + self.ends, 0.0)
         speed = braking_speed(room, self.acceleration, state.period)

@@ -225,12 +225,12 @@ def require_renderer(spec: EnvironmentSpec) -> None:
     """Raise SamiError if a user's environment renders no image, e.g. because a package is not installed."""
     if spec.plain is None:
         return
-    with closing(make(spec, render_mode="rgb_array")) as env:
-        env.reset()
-        try:
+    try:
+        with closing(make(spec, render_mode="rgb_array")) as env:
+            env.reset()
             fault = "its render() returns None" if env.render() is None else ""
-        except Exception as error:  # the user's code can raise any exception
-            fault = f"{type(error).__name__}: {error}"
+    except Exception as error:  # the user's code can raise any exception
+        fault = f"{type(error).__name__}: {error}"
     if fault:
         advice = "Install what is missing, or make the report without films: --set without=films"
         raise SamiError(f"{spec.name} cannot be filmed: {fault}. {advice}")

@@ -125,7 +125,7 @@ def distil(
         if original | {"folder": str(source)} != teachers:
             raise SamiError(
                 f"{out} holds a student of the teacher {original['folder']} after {original['steps']:,} steps, not of "
-                f"{source} after {teacher.steps:,} steps. Give the same teacher, or another --out."
+                f"the weights that {source} has after {teacher.steps:,} steps. Give the same teacher, or another --out."
             )
         if run.agent.is_file() and (facts.get("steps") or 0) >= steps:
             return load_agent(run, make_env(config))

@@ -280,10 +280,10 @@ def read_teacher(folder: Path) -> tuple[TeacherConfig, dict[str, Any], dict[str,
         with safetensors.safe_open(path, "pt") as file:
             names, text = list(file.keys()), (file.metadata() or {}).get(METADATA)
             tensors = {name: file.get_tensor(name) for name in names}
-    except (OSError, safetensors.SafetensorError) as error:
+        facts = json.loads(text) if text else read_json(folder / "teacher.json")  # of an older version
+        return TeacherConfig(**facts["config"]), facts, tensors
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise SamiError(f"{path} is damaged: {error}. Copy it again, or train with another --out.") from error
-    facts = json.loads(text) if text else read_json(folder / "teacher.json")  # of an older version
-    return TeacherConfig(**facts["config"]), facts, tensors
 
 
 def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

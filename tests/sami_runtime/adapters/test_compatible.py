@@ -7,6 +7,7 @@ import pytest
 from sami_runtime.adapters import FakeAdapter, require_compatible
 from sami_runtime.errors import AdapterError, SafetyWarning
 from sami_runtime.run import Run
+from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
 
@@ -53,15 +54,16 @@ def test_an_action_without_unit_has_one_range_on_both_sides(make, model, adapter
     robot.action = ranged(force, adapter)
     with pytest.raises(AdapterError, match=rf"'force' is from \(-{model}, .* to .*, the adapter's from \(-{adapter}, "):
         compare(contract, robot)
-    for same in (ranged(force, model + 1e-9), force.model_copy(update={"unit": "1", "low": (None,) * 2})):
-        robot.action = same.model_copy(update={"high": (model,) * 2})  # float32 rounds; no bound fits any
+    for same in (ranged(force, model * (1.0 + 2e-7)), force.model_copy(update={"unit": "1", "low": (None,) * 2})):
+        robot.action = same.model_copy(update={"high": (model,) * 2})  # rounding is no difference; no bound fits any
         compare(contract, robot)
 
 
-@pytest.mark.parametrize(("most", "warned"), [(0.5, 1), (1.0, 0), (2.0, 0)])
+@pytest.mark.parametrize(("most", "warned"), [(0.5, 1), (1.0 - 2e-7, 0), (1.0, 0), (2.0, 0)])
 def test_a_robot_that_takes_less_than_the_policy_gives_is_named_before_it_moves(path, arm, recwarn, most, warned):
     warnings.simplefilter("always", SafetyWarning)
     Run(Session.load(path), arm(limit=most), simulator=True)
+    Run(Session.load(path), arm(limit=most), simulator=True, limits=Limits(low=-0.5, high=0.5))
     texts = [str(warning.message) for warning in recwarn if issubclass(warning.category, SafetyWarning)]
     assert texts == warned * [
         "model 'tiny' acts from -1 to 1 at fx, but Arm takes only -0.5 to 0.5 and clips the rest."

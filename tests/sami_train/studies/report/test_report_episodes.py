@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -25,11 +26,25 @@ PANDA = environment("panda")
 REPOSITORY = Path(__file__).parents[4]
 
 
+class _WithoutPictures(gym.Env):
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self):
+        pass  # takes no render_mode
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+
 def test_a_missing_package_of_films_is_named_with_the_way_around_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
     message = r"Pendulum-v1 cannot be filmed: DependencyNotInstalled: pygame is not installed, .* --set without=films$"
     with pytest.raises(SamiError, match=message), pytest.warns(UserWarning, match="render_modes"):
         require_renderer(EnvironmentSpec.from_gymnasium("Pendulum-v1"))
+    mine = EnvironmentSpec.from_gymnasium(_WithoutPictures, rate_hz=20.0, episode_steps=5)
+    with pytest.raises(SamiError, match=r"cannot be filmed: .*render_mode"):
+        require_renderer(mine)
     require_renderer(PANDA)  # its evaluation needs the packages of its films
 
 
