@@ -42,9 +42,9 @@ def test_a_missing_package_of_films_is_named_with_the_way_around_it(monkeypatch)
     message = r"Pendulum-v1 cannot be filmed: DependencyNotInstalled: pygame is not installed, .* --set without=films$"
     with pytest.raises(SamiError, match=message), pytest.warns(UserWarning, match="render_modes"):
         require_renderer(EnvironmentSpec.from_gymnasium("Pendulum-v1"))
-    mine = EnvironmentSpec.from_gymnasium(_WithoutPictures, rate_hz=20.0, episode_steps=5)
+    spec = EnvironmentSpec.from_gymnasium(_WithoutPictures, rate_hz=20.0, episode_steps=5)
     with pytest.raises(SamiError, match=r"cannot be filmed: .*render_mode"):
-        require_renderer(mine)
+        require_renderer(spec)
     require_renderer(PANDA)  # its evaluation needs the packages of its films
 
 
