@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.scoreboard.methods import METHODS, Method
-from benchmarks.scoreboard.table import Run
+from benchmarks.scoreboard.table import Run, by_cell
 from sami_train.studies.charts.chart import Chart, Panel, colours_of
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ Abscissae = Callable[[Run], np.ndarray]
 def write_curves(runs: Sequence[Run], out: Path) -> list[Path]:
     """Write TASK/curves.png for each task with runs, and return the paths."""
     paths = []
-    for task, minutes in sorted({run.cell for run in runs}):
+    for (task, _), cell_runs in by_cell(runs).items():
         path = out / task / "curves.png"
-        chart([run for run in runs if run.cell == (task, minutes)]).savefig(path)
+        chart(cell_runs).savefig(path)
         paths.append(path)
     return paths
 
@@ -36,15 +36,12 @@ def chart(runs: Sequence[Run]) -> Chart:
     def minutes(run: Run) -> np.ndarray:
         return np.array([point["seconds"] / 60.0 for point in run.curve])
 
-    def steps(run: Run) -> np.ndarray:
-        return np.array([point["steps"] for point in run.curve])
-
     def against_minutes(axes: Axes) -> None:
         _draw(axes, runs, minutes, labelled=True)
         axes.set(xlabel="minutes of one core", ylabel="return", xlim=(0, None))
 
     def against_steps(axes: Axes) -> None:
-        _draw(axes, runs, steps)
+        _draw(axes, runs, lambda run: run.steps)
         axes.set(xlabel="environment steps [thousands]", xscale="log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,g}")

@@ -41,6 +41,11 @@ class Run:
         return float(np.mean(self.curve[-1]["returns"][name]))
 
     @property
+    def steps(self) -> np.ndarray:
+        """Environment steps at each evaluation, (points,)."""
+        return np.array([point["steps"] for point in self.curve])
+
+    @property
     def returns(self) -> np.ndarray:
         """Mean returns over the physics of the learning curve, (points,)."""
         name = next(iter(self.curve[-1]["returns"]))
@@ -48,8 +53,8 @@ class Run:
 
     def at_steps(self, steps: int) -> float | None:
         """Return the mean return at a number of steps, interpolated on the curve; None beyond its ends."""
-        points = [point["steps"] for point in self.curve]
-        return float(np.interp(steps, points, self.returns)) if points[0] <= steps <= points[-1] else None
+        first, last = self.steps[[0, -1]]
+        return float(np.interp(steps, self.steps, self.returns)) if first <= steps <= last else None
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -61,6 +66,11 @@ def read_runs(folder: Path) -> list[Run]:
             raise ValueError(f"{path} has no evaluation; remove it, and make the run again.")
         runs.append(Run(facts, curve))
     return runs
+
+
+def by_cell(runs: Sequence[Run]) -> dict[tuple[str, float], list[Run]]:
+    """Return the comparable runs by task and minutes, in order."""
+    return {cell: [run for run in runs if run.cell == cell] for cell in sorted({run.cell for run in runs})}
 
 
 def by_rliable(scores: Scores) -> dict[str, tuple[float, float, float]]:
@@ -85,8 +95,7 @@ def tables(runs: Sequence[Run], intervals: Intervals = by_rliable) -> Iterator[s
     """Yield the lines of every table, in Markdown: one for each task and budget, without pooling over tasks."""
     if not runs:
         yield "No run is finished."
-    for task, minutes in sorted({run.cell for run in runs}):
-        cell_runs = [run for run in runs if run.cell == (task, minutes)]
+    for (task, minutes), cell_runs in by_cell(runs).items():
         yield from (*_minutes_table(task, minutes, cell_runs, intervals), "", *_steps_table(cell_runs), "")
 
 
