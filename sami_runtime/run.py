@@ -117,6 +117,18 @@ def _warn_of_missing(
         warnings.warn(text, SafetyWarning, stacklevel=3)
 
 
+def _warn_of_narrower(contract: Contract, limits: Limits | None, adapter: Adapter) -> None:
+    """Issue a `SafetyWarning` if the adapter takes a narrower range of actions than the policy's."""
+    (low, high), (least, most) = (limits or Limits()).bounds(contract.action), Limits().bounds(adapter.action)
+    beyond = low < least - 1e-6 * np.abs(least), high > most + 1e-6 * np.abs(most)  # rounding is no difference
+    narrower = np.isfinite(low) & beyond[0] | np.isfinite(high) & beyond[1]
+    if narrower.any():
+        at = int(narrower.argmax())
+        text = f"model {contract.name!r} acts from {low[at]:g} to {high[at]:g} at {contract.action.elements[at]}, but "
+        text += f"the adapter takes only {least[at]:g} to {most[at]:g} and clips the rest."
+        warnings.warn(text, SafetyWarning, stacklevel=3)
+
+
 class Follower(Protocol):
     """A second model that is stepped on the same observations and never acts, such as `Shadow`."""
 
@@ -214,14 +226,7 @@ class Run:
         self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop uses it: with sim-to-real profile, dry run, time scaling and bias calibration."""
         require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
-        (low, high), (least, most) = (limits or Limits()).bounds(contract.action), Limits().bounds(self.adapter.action)
-        beyond = low < least - 1e-6 * np.abs(least), high > most + 1e-6 * np.abs(most)  # rounding is no difference
-        narrower = np.isfinite(low) & beyond[0] | np.isfinite(high) & beyond[1]
-        if narrower.any():
-            at, robot = int(narrower.argmax()), type(adapter).__name__
-            text = f"model {contract.name!r} acts from {low[at]:g} to {high[at]:g} at {contract.action.elements[at]}, "
-            text += f"but {robot} takes only {least[at]:g} to {most[at]:g} and clips the rest."
-            warnings.warn(text, SafetyWarning, stacklevel=2)
+        _warn_of_narrower(contract, limits, self.adapter)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
         self.gate = gate(self.adapter, contract, allowed, fallback, guards)
         """The only writer to the adapter. Once tripped, it stays latched until its `rearm` is called."""
@@ -354,7 +359,8 @@ class Run:
         """Replace the driving model without missing a tick. Call it from a thread other than the loop's.
 
         The calling thread reads, checks and builds the new model; the loop replaces the old one between two ticks. If
-        this raises, the old model continues. It warns as the constructor if the model file lacks a guard's reference.
+        this raises, the old model continues. It warns, as the constructor does, of the adapter's range and of missing
+        references.
 
         Args:
             model: A model file, to run on the execution provider of the driving model; or a session with a batch of 1,
@@ -379,6 +385,7 @@ class Run:
             require_swap(session, driving, self.adapter, self.gate)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
+            _warn_of_narrower(session.contract, self.gate.limits, self.adapter)
             _warn_of_missing(session.contract, None, None, self.gate.guards, guards_only=True)
             return self._handover.give(session, driving, when == "now", timeout_s)
 

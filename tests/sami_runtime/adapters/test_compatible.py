@@ -66,5 +66,13 @@ def test_a_robot_that_takes_less_than_the_policy_gives_is_named_before_it_moves(
     Run(Session.load(path), arm(limit=most), simulator=True, limits=Limits(low=-0.5, high=0.5))
     texts = [str(warning.message) for warning in recwarn if issubclass(warning.category, SafetyWarning)]
     assert texts == warned * [
-        "model 'tiny' acts from -1 to 1 at fx, but Arm takes only -0.5 to 0.5 and clips the rest."
+        "model 'tiny' acts from -1 to 1 at fx, but the adapter takes only -0.5 to 0.5 and clips the rest."
     ]
+
+
+def test_a_swap_to_a_policy_that_gives_more_than_the_robot_takes_warns(make, arm):
+    half = make.action_signal.model_copy(update={"low": (-0.5, -0.5), "high": (0.5, 0.5)})
+    narrow = Session.load(make.write(make.recurrent(), action=half))
+    text = r"acts from -1 to 1 at fx, but the adapter takes only -0\.5 to 0\.5"
+    with Run(narrow, arm(limit=0.5), simulator=True) as run, pytest.warns(SafetyWarning, match=text):
+        run.swap(make.write(make.recurrent(seed=1)))
