@@ -87,34 +87,22 @@ def _warn_of_missing(
 
     It does not report guards that the caller turned off. With `guards_only` it reports only guards of observations.
     """
-    missing = []
-    if not guards_only and watchdog is None:
-        missing.append(
-            "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the "
-            "robot's file (Run(watchdog=...))."
-        )
-    if not guards_only and limits is None:
-        missing.append(
-            "no limits: only the contract's bounds limit what is written. Set limits in the robot's file "
-            "(Run(limits=...))."
-        )
-    if not guards_only and (limits is None or limits.rest is None):
-        missing.append(
-            "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
-            "stopped. Set rest in the limits, such as rest = 0.0."
-        )
-    if "ranges" in guards and contract.training_ranges is None:
-        missing.append(
-            f"no training ranges in {contract.name!r}: nothing compares observations with the ranges of training. Add "
-            "them with: sami describe FILE"
-        )
-    if "ood" in guards and contract.atlas is None and contract.context is not None:
-        missing.append(
-            f"no in-distribution reference in {contract.name!r}: nothing stops the robot out of distribution. Add it: "
-            "sami atlas FILE"
-        )
-    for text in missing:
-        warnings.warn(text, SafetyWarning, stacklevel=3)
+    whole, name = not guards_only, contract.name
+    missing = {
+        "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the robot's file "
+        "(Run(watchdog=...)).": whole and watchdog is None,
+        "no limits: only the contract's bounds limit what is written. Set limits in the robot's file "
+        "(Run(limits=...)).": whole and limits is None,
+        "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
+        "stopped. Set rest in the limits, such as rest = 0.0.": whole and (limits is None or limits.rest is None),
+        f"no training ranges in {name!r}: nothing compares observations with the ranges of training. Add them with: "
+        "sami describe FILE": "ranges" in guards and contract.training_ranges is None,
+        f"no in-distribution reference in {name!r}: nothing stops the robot out of distribution. Add it: sami atlas "
+        "FILE": "ood" in guards and contract.atlas is None and contract.context is not None,
+    }
+    for text, is_missing in missing.items():
+        if is_missing:
+            warnings.warn(text, SafetyWarning, stacklevel=3)
 
 
 def _warn_of_narrower(contract: Contract, limits: Limits | None, adapter: Adapter) -> None:
