@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,9 @@ from .output import print_text
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.recording.live import Feed
+    from sami_runtime.recording.replay import Shadow
     from sami_runtime.robots.evidence import EvidenceLog
     from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from sami_runtime.session.admission import Admission
     from sami_runtime.session.session import Session
 
+    from .episodes import LiveLine
+    from .film import Film
     from .keyboard import Keyboard
     from .target import Target
 
@@ -154,6 +159,55 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
+@dataclass(frozen=True)
+class Spectators:
+    """Everything that shows or stores the ticks of a run, apart from its recording."""
+
+    line: LiveLine
+    feed: Feed | None
+    log: EvidenceLog | None
+    film: Film | None
+    adapter: Any
+    """Renders the images of the film."""
+
+    def on_step(self, step: StepRecord, rewards: list[float]) -> None:
+        """Show a tick, and the rewards of its episode so far."""
+        if self.feed is not None:
+            self.feed(step)
+        if self.log is not None:
+            self.log(step)
+        if not JSON.get():
+            self.line(step)
+        if self.film is not None and self.film.is_due(step):
+            self.film.add(self.adapter.render(), step, sum(rewards))
+
+    def on_end(self, report: EpisodeReport) -> None:
+        """Show how an episode ended."""
+        if self.feed is not None:
+            self.feed.end_episode(report)
+        if self.log is not None:
+            self.log.conclude(report)
+
+
+def shadow_of(values: RunKeys, admission: Admission, contract: Contract) -> Shadow | None:
+    """Load the second model, which is compared with the driving one; None if there is none.
+
+    Raises:
+        SamiError: There is a tolerance and no second model, or the file is rejected, or cannot follow.
+    """
+    from sami_runtime.errors import SamiError
+    from sami_runtime.recording.replay import Shadow
+
+    from .model_file import named_file
+
+    if values.shadow:
+        second = admission.without_hash.load(named_file(values.shadow), values.provider)
+        return Shadow(second, contract, values.shadow_tolerance)
+    if values.shadow_tolerance:
+        raise SamiError("shadow_tolerance is for comparison with a second model; name that model by shadow.")
+    return None
+
+
 def run_episodes(plan: Plan) -> None:
     """Run the episodes of a plan, and print each."""
     from sami_runtime import realtime
@@ -163,13 +217,11 @@ def run_episodes(plan: Plan) -> None:
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
     from sami_runtime.recording.live import watching
-    from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
     from sami_runtime.safety.watch import guards_without
 
     from . import episodes, keyboard
     from .film import Film
-    from .model_file import named_file
 
     values, target, real = plan.values, plan.target, plan.target.real
     robot: Any = values if real else None  # then it is a `RobotFile`
@@ -180,12 +232,7 @@ def run_episodes(plan: Plan) -> None:
     session = admission.load(plan.model, values.provider)
     contract, limits, record = session.contract, values.limits, values.recording()
     profile = GapProfile.load(values.gap) if values.gap else None
-    if values.shadow_tolerance and not values.shadow:
-        raise SamiError("shadow_tolerance is for comparison with a second model; name that model by shadow.")
-    follower = None
-    if values.shadow:
-        second = admission.without_hash.load(named_file(values.shadow), values.provider)
-        follower = Shadow(second, contract, values.shadow_tolerance)
+    follower = shadow_of(values, admission, contract)
     if values.priority and not plan.paced:
         raise SamiError("priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
@@ -244,23 +291,7 @@ def run_episodes(plan: Plan) -> None:
         if film is not None:
             closing.callback(film.save)
 
-        def on_step(step: StepRecord, rewards: list[float]) -> None:
-            if feed is not None:
-                feed(step)
-            if log is not None:
-                log(step)
-            if not JSON.get():
-                line(step)
-            if film is not None and film.is_due(step):
-                film.add(adapter.render(), step, sum(rewards))
-
-        def on_end(report: EpisodeReport) -> None:
-            if feed is not None:
-                feed.end_episode(report)
-            if log is not None:
-                log.conclude(report)
-
-        _drive(plan, run, person, watched, on_step, line.clear, on_end)
+        _drive(plan, run, person, watched, Spectators(line, feed, log, film, adapter))
 
 
 def _drive(
@@ -268,9 +299,7 @@ def _drive(
     run: Run,
     person: Keyboard | None,
     watched: WatchedModel | None,
-    on_step: Callable[[StepRecord, list[float]], None],
-    clear: Callable[[], None],
-    on_end: Callable[[EpisodeReport], None],
+    spectators: Spectators,
 ) -> None:
     """Run the episodes one after the other; print a line for each, and the summary."""
     from sami_runtime.errors import SafetyStop
@@ -298,7 +327,7 @@ def _drive(
                 rewards.append(reward)
             if "skill" in step.info:
                 skills[str(step.info["skill"])] += 1
-            on_step(step, rewards)
+            spectators.on_step(step, rewards)
 
         try:
             report = run.episode(values.seed + number, values.steps, watch)
@@ -308,11 +337,11 @@ def _drive(
                 print(json.dumps({**row, "ended": "safety_stop", "reason": str(stop)}, default=str), flush=True)
             raise
         row = episodes.row_of(number, report, target, skills, rewards, run.shadow, run.telemetry)
-        clear()
+        spectators.line.clear()
         if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))
         final_report, running = keyboard.between(run, report, person, pause_s, last=number + 1 == total)
-        on_end(final_report)
+        spectators.on_end(final_report)
         if final_report is not report:
             row |= {"ended": final_report.ended.value, "success": final_report.success}
         if JSON.get():
