@@ -258,9 +258,9 @@ def verdict(losses: Mapping[str, Loss]) -> str:
         return "no"
     names = [name for name, loss in losses.items() if loss.low > LEAST]
     if len(names) == len(losses):
-        return "this file reads it"
+        return "this policy uses it"
     if names:
-        return f"this file reads it ({', '.join(names)})"
+        return f"this policy uses it ({', '.join(names)})"
     return f"not shown: at most {round(100 * max(loss.high for loss in losses.values()))} % lost"
 
 

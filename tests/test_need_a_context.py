@@ -109,7 +109,7 @@ def test_a_loss_is_a_share_of_the_live_score_and_pairs_episodes():
     loss = measured.loss_of(of_returns(live.tolist(), (0.7 * live).tolist()), "moderate")
     assert (loss.live, loss.constant, loss.share) == pytest.approx((150.0, 105.0, 0.3))
     assert (loss.low, loss.high) == pytest.approx((0.3, 0.3))  # no start says otherwise
-    assert measured.verdict({"moderate": loss}) == "this file reads it"
+    assert measured.verdict({"moderate": loss}) == "this policy uses it"
 
 
 def test_what_is_lost_in_no_set_is_not_needed_and_what_is_uncertain_is_not_shown():

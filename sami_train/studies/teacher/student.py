@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -115,19 +115,8 @@ def distil(
     teachers["weights_sha256"] = hashlib.sha256(weights).hexdigest()
     if out.is_dir() and (out / "run.json").is_file():
         run = RunFolder.open(out)
-        present, facts = run.config(), run.facts()
-        if present.env != config.env or "teacher" not in facts:
-            raise SamiError(f"{out} holds no student in {config.env!r}, where {source} learned; choose another --out.")
-        for key, old, new in (("method", present.method, method), ("seed", present.seed, seed)):
-            if old != new:
-                raise SamiError(f"{out} holds a student of {key} {old!r}; give --{key} {old}, or another --out.")
-        original = {**teachers, **facts["teacher"]}  # older runs have no hash
-        if original | {"folder": str(source)} != teachers:
-            raise SamiError(
-                f"{out} holds a student of the teacher {original['folder']} after {original['steps']:,} steps, not of "
-                f"the weights that {source} has after {teacher.steps:,} steps. Give the same teacher, or another --out."
-            )
-        if run.agent.is_file() and (facts.get("steps") or 0) >= steps:
+        _require_same_student(run, config, teachers)
+        if run.agent.is_file() and (run.facts().get("steps") or 0) >= steps:
             return load_agent(run, make_env(config))
     else:
         if METHODS[method].encoder not in ("lstm", "none"):
@@ -166,6 +155,22 @@ def distil(
         run.finish(agent)
         run.update(state="finished" if agent.num_timesteps >= steps else "stopped")
     return agent
+
+
+def _require_same_student(run: RunFolder, config: TrainConfig, teachers: dict[str, Any]) -> None:
+    """Raise SamiError if a run is not such a student, or one of another teacher than these facts describe."""
+    present, facts, out, source = run.config(), run.facts(), run.path, teachers["folder"]
+    if present.env != config.env or "teacher" not in facts:
+        raise SamiError(f"{out} holds no student in {config.env!r}, where {source} learned; choose another --out.")
+    for key in ("method", "seed"):
+        if (old := getattr(present, key)) != getattr(config, key):
+            raise SamiError(f"{out} holds a student of {key} {old!r}; give --{key} {old}, or another --out.")
+    original = {**teachers, **facts["teacher"]}  # older runs have no hash
+    if original | {"folder": source} != teachers:
+        raise SamiError(
+            f"{out} holds a student of the teacher {original['folder']} after {original['steps']:,} steps, not of "
+            f"the weights that {source} has after {teachers['steps']:,} steps. Give the same teacher, or another --out."
+        )
 
 
 class _Lesson:
