@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,7 +71,7 @@ def export(
 
     With --force, also export a policy that has not learned.
     """
-    from sami_runtime.errors import SamiError, in_shell
+    from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
 
     settings = set_values(SETTINGS, override)
@@ -81,13 +82,12 @@ def export(
         return
     if "limits" in settings:
         raise typer.BadParameter("limits goes with --c; a model file has no limits but its bounds")
-    episodes, command_delay_s = settings.get("lookahead_episodes", 600), settings.get("command_delay_s")
-    card, probe = settings.get("card", True), settings.get("probe", False)
+    command_delay_s, card = settings.get("command_delay_s"), settings.get("card", True)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model, or --c")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
-    if model is not None and probe:
+    if model is not None and settings.get("probe"):
         raise typer.BadParameter("probe goes with --run; a file that is there takes one by: sami probe MODEL")
     if command_delay_s is not None and not refit:
         raise typer.BadParameter("command_delay_s goes with --refit")
@@ -107,29 +107,45 @@ def export(
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
+    look_ahead = partial(
+        _look_ahead,
+        out=out,
+        steps=lookahead,
+        episodes=settings.get("lookahead_episodes", 600),
+        recordings=refit or (),
+        command_delay_s=command_delay_s,
+    )
     if model is not None:
-        from sami_runtime.model.artifact import read_artifact
-        from sami_train.export.model_file import write
+        _export_model(model, out, look_ahead)
+    elif run is not None:
+        _export_run(run, out, settings, look_ahead if lookahead is not None or refit else None)
 
-        artifact = read_artifact(model)
-        with bars() as bar:
-            contract = write(_look_ahead(artifact, out, lookahead, episodes, refit or (), command_delay_s, bar))
-        print_text(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract))
-        return
-    assert run is not None
+
+def _export_model(model: Path, out: Path, look_ahead: Callable[..., Artifact]) -> None:
+    """Write a model file again, with a forward model before its policy."""
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.export.model_file import write
+
+    artifact = read_artifact(model)
+    with bars() as bar:
+        contract = write(look_ahead(artifact, bar=bar))
+    print_text(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract))
+
+
+def _export_run(run: Path, out: Path, settings: dict[str, Any], look_ahead: Callable[..., Artifact] | None) -> None:
+    """Write a run as a model file, and print what it lacks and what comes next."""
+    from sami_runtime.errors import in_shell
     from sami_train.envs.catalog import by_name, environment
     from sami_train.export.export_run import Addition, export_run
     from sami_train.runs.folder import RunFolder
 
-    folder = RunFolder.open(run)
+    folder, probe = RunFolder.open(run), settings.get("probe", False)
     spec = environment(folder.config().env)
     with bars() as bar:
         task = bar.add_task("measuring contexts", visible=False)
         additions: list[Addition] = []
-        if lookahead is not None or refit:
-            additions.append(
-                lambda file: _look_ahead(file, out, lookahead, episodes, refit or (), command_delay_s, bar)
-            )
+        if look_ahead is not None:
+            additions.append(partial(look_ahead, bar=bar))
         if probe:
             additions.append(lambda file: model_with_probe(file, out, spec, EPISODES, bar))
         result = export_run(
@@ -138,7 +154,7 @@ def export(
             atlas_episodes=settings.get("atlas_episodes"),
             seen_episodes=settings.get("seen_episodes", 120),
             additions=additions,
-            card=card,
+            card=settings.get("card", True),
             untrained=FORCE.get(),
             on_round=lambda more, total: bar.update(task, advance=more, total=total, visible=total > 0),
         )
@@ -187,11 +203,11 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
 def _look_ahead(
     artifact: Artifact,
     out: Path,
+    bar: Progress,
     steps: int | None,
     episodes: int,
     recordings: Sequence[Path],
     command_delay_s: float | None,
-    bar: Progress,
 ) -> Artifact:
     """Fit a forward model, and return the model file with the forward model before the policy; write nothing.
 
