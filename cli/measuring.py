@@ -70,7 +70,7 @@ def task_progress(title: str, total: int, keep: Path | None = None) -> Iterator[
         with keeping(keep), progress(title, total) as advance:
             yield lambda _: advance(1)
     except KeyboardInterrupt:
-        stored = keep and f"{keep.parent} has the finished tasks, and the same command continues"
+        stored = keep and f"{keep.parent} has the finished tasks or task sets, and the same command continues"
         print_text(f"stopped; {stored or 'nothing is stored. --out FOLDER stores each finished task'}", error=True)
         raise
 

@@ -72,7 +72,11 @@ def layout_of(
         if at * steps != total:
             times = f" times {steps} steps" if steps > 1 else ""
             raise _disagreement(where, f"the slices of {name!r} end at {at}{times}, the input at {total}")
-    actions = _last_size(output_types[recipe.output], where)
+    output = output_types[recipe.output]
+    if len(output.shape) == 2 and isinstance(output.shape[1], str):
+        # Torch's older exporter names the size if the batch is dynamic; `adopt` compares it with that of each step.
+        output = output._replace(shape=(output.shape[0], len(recipe.action.elements)))
+    actions = _last_size(output, where)
     if len(recipe.action.elements) != actions:
         raise _disagreement(where, f"action has {len(recipe.action.elements)} elements, the graph answers {actions}")
     states = {pair.name: _state(input_types[pair.input], output_types[pair.output], where) for pair in pairs}
@@ -86,9 +90,7 @@ def _tensors(kind: str, names: list[str], declared: Collection[TensorType], wher
             raise UnknownName(f"{kind} of {where}", name, tensors, "Correct the recipe.")
         if (dtype := tensors[name].dtype) != FLOAT:
             text = _FLOAT_NAMES.get(dtype, f"ONNX element type {dtype}")
-            raise ArtifactError(
-                f"{where}: {kind} {name!r} is {text}; only float32 is adopted. Export the policy in float32."
-            )
+            raise ArtifactError(f"{where}: {kind} {name!r} is {text}; only float32 is adopted. Export it in float32.")
     return {name: tensors[name] for name in names}
 
 

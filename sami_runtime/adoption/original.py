@@ -53,8 +53,7 @@ class OriginalPolicy:
 
     def reset(self) -> None:
         """Begin an episode."""
-        shapes = self._sizes()[1:]
-        pairs = zip(self.recipe.state, shapes, strict=True)
+        pairs = zip(self.recipe.state, self._sizes()[1:], strict=True)
         self._state = {pair.input: np.full(shape, pair.initial, np.float32) for pair, shape in pairs}
         self._last = np.zeros(self.layout.actions, np.float32)
         self._past: dict[str, list[Array]] = {}
@@ -96,8 +95,8 @@ class OriginalPolicy:
             )
         for name, value, shape in zip(names, (raw, *states), self._sizes(), strict=True):
             if np.shape(value) != shape:
-                fact = f"answers {list(np.shape(value))} for {name!r}, which it declares as {list(shape)}"
-                raise ArtifactError(f"{self.where} {printable(fact)}. Export it again.")
+                fact = f"answers {list(np.shape(value))} for {name!r}; expected {list(shape)}"
+                raise ArtifactError(f"{self.where} {printable(fact)}. Correct the recipe, or export it again.")
         self._state = dict(zip(self._state, states, strict=True))
         target = recipe.action
         self._raw = np.clip(raw[0], -target.clip, target.clip).astype(np.float32) if target.clip else raw[0]
@@ -128,8 +127,7 @@ class OriginalPolicy:
             observation: dict[str, Array] = {}
             for signal in self.recipe.signals:
                 size = len(signal.elements)
-                value = 0.95 * wander[signal.name] + 0.3 * rng.normal(size=size)
-                wander[signal.name] = value
+                value = wander[signal.name] = 0.95 * wander[signal.name] + 0.3 * rng.normal(size=size)
                 value = value / row(signal.scale, size) + row(signal.offset, size)
                 observation[signal.name] = value.astype(np.float32)
             action = self.step(observation)

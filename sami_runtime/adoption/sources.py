@@ -73,7 +73,7 @@ class PolicyReading:
             listed = "; ".join(f"{name} ({source})" for name, source in guesses.items())
             raise ContractError(
                 f"{where} does not say what moves the robot: {listed}. Give these fields in --contract; "
-                "`sami adopt --draft my.toml` writes a file to complete."
+                "`sami adopt POLICY --draft my.toml` writes a file to complete."
             )
         return Recipe.parse(self.values, where)
 
@@ -122,11 +122,8 @@ def draft(reading: PolicyReading) -> str:
     lines += _keys(values, "", reading, Recipe)
     if not any(signals.values()):
         inputs, states = scan_bytes(reading.policy, "the policy").inputs, [pair.get("input") for pair in state.values()]
-        sizes = [
-            f"{tensor.name} has {tensor.shape[-1]} columns"
-            for tensor in inputs
-            if tensor.shape and tensor.name not in states
-        ]
+        signals_in = [tensor for tensor in inputs if tensor.shape and tensor.name not in states]
+        sizes = [f"{tensor.name} has {tensor.shape[-1]} columns" for tensor in signals_in]
         lines += ["", SIGNALS.format(sizes=", ".join(sizes))]
     for name, entry in signals.items():
         lines += ["", "[[signals]]", *_keys(entry, f"signals.{name}.", reading, SignalTerm)]
@@ -172,9 +169,8 @@ def _merged(values: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str,
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             merged[key] = _merged(old, value)
         elif (entries := tables_in(value)) and (before := tables_in(old)):
-            merged[key] = list(
-                {**before, **{n: _merged(before.get(n, {}), entry) for n, entry in entries.items()}}.values()
-            )
+            entries = {name: _merged(before.get(name, {}), entry) for name, entry in entries.items()}
+            merged[key] = list({**before, **entries}.values())
         else:
             merged[key] = value
     return merged

@@ -21,13 +21,14 @@ class UserEnv(gym.Env[Any, np.ndarray]):
 
     Args:
         spec: its specification.
-        tasks: a set's name, one task, or a sequence of tasks, from which each reset draws one. From a set of ranges or
-            a function, each reset draws a new task, by the episode's seed.
+        tasks: a set's name, a task, or several to draw from; ranges and functions give each reset a new one by seed.
         render_mode: the render mode of the user's environment.
 
     Raises:
         TaskError, UnknownName, SamiError: the tasks are invalid, or the environment cannot be created.
     """
+
+    metadata = {"render_modes": ["human", "rgb_array"]}  # noqa: RUF012 (to ask for; an instance has the user's own)
 
     def __init__(
         self, spec: EnvironmentSpec, tasks: str | Task | Sequence[Task] = "training", render_mode: str | None = None

@@ -78,7 +78,8 @@ def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only
 def test_a_stopped_measurement_says_that_the_same_command_continues(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), task_progress("evaluating", 2, tmp_path / "evaluation.json"):
         raise KeyboardInterrupt
-    assert f"stopped; {tmp_path} has the finished tasks, and the same command continues" in capsys.readouterr().err
+    stored = f"stopped; {tmp_path} has the finished tasks or task sets, and the same command continues"
+    assert stored in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt), task_progress("evaluating", 2):
         raise KeyboardInterrupt
     assert "stopped; nothing is stored. --out FOLDER stores each finished task" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from sami_runtime.adoption.readers import (
 from sami_runtime.adoption.readers.inlined import read_inlined
 from sami_runtime.adoption.readers.onnx_metadata import holosoma, mjlab
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, excerpt
 from sami_runtime.model.artifact import scan_bytes
 
 
@@ -90,4 +90,7 @@ def bare_reading(path: Path) -> PolicyReading:
     scan = scan_bytes(data, path)
     tensors = {"input": scan.inputs, "output": scan.outputs}
     values = {key: declared[0].name for key, declared in tensors.items() if len(declared) == 1}
-    return PolicyReading(data, values, {key: FieldSource(kind="file", where=f"{path}") for key in values})
+    sources = {key: FieldSource(kind="file", where=f"{path}") for key in values}
+    if len(scan.outputs) > 1:
+        sources["output"] = FieldSource(kind="unknown", where=f"outputs: {excerpt([t.name for t in scan.outputs])}")
+    return PolicyReading(data, values, sources)

@@ -175,6 +175,12 @@ def test_a_draft_is_a_contract_once_its_gaps_are_filled(tmp_path):
     assert bare.count("# ???  scale =   # missing: ") == 2
 
 
+def test_a_draft_names_the_outputs_of_a_graph_that_has_several(tmp_path):
+    paths = foreign.Foreign(tmp_path).write(foreign.recurrent(), PASSING)
+    line = next(line for line in draft(read_policy(paths[0])).splitlines() if line.startswith("# ???  output ="))
+    assert line.endswith("(outputs: ['actions', 'h_out', 'c_out'])")
+
+
 def test_a_draft_explains_each_gap_with_an_example_and_names_the_size_of_the_input(tmp_path):
     paths = foreign.Foreign(tmp_path).write(foreign.feed_forward(), PASSING)
     text = draft(read_policy(paths[0]))

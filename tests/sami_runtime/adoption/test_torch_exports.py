@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from sami_runtime import ContractError, Session
+from sami_runtime import ArtifactError, ContractError, Session
 from sami_runtime.adoption import adopt as module
 from sami_runtime.adoption.adopt import read_policy
 from tests.making.foreign import JOINTS, STATES, Foreign, document, feed_forward, info, model, signal, weights_of
@@ -55,6 +55,26 @@ def test_a_recurrent_policy_whose_batch_the_exporter_fixed_takes_many_episodes(a
     artifact = adopted(exported, fields)
     assert len(artifact.contract.state) == len(states)
     assert numpy_helper.to_array(exported.graph.initializer[3]).tolist() == [1, 1, HIDDEN]
+
+
+def action_of_named_size():
+    """A policy as torch's older exporter writes it with a dynamic batch: the size of a computed action is a name."""
+    policy = feed_forward()
+    del policy.graph.output[:]
+    policy.graph.output.append(info("actions", ["batch", "Tanhactions_dim_1"]))
+    return policy
+
+
+def test_an_action_whose_size_the_exporter_named_has_the_recipes_size(adopted):
+    assert adopted(action_of_named_size(), document()).contract.action.size == 2
+
+
+def test_an_action_of_another_size_than_the_recipes_is_refused_where_the_exporter_named_its_size(adopted):
+    fields = document(signals=[signal("all", "1", list("abcdefgh"), [0, 8])])
+    fields["action"] |= {"elements": [*JOINTS, "third"], "scale": 1.0, "default": 0.0}
+    del fields["last_action"]
+    with pytest.raises(ArtifactError, match=re.escape("answers [1, 2] for 'actions'; expected [1, 3]")):
+        adopted(action_of_named_size(), fields)
 
 
 def test_domains_that_are_declared_and_not_used_are_ignored(adopted):

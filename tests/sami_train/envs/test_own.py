@@ -32,6 +32,11 @@ def test_a_module_of_the_users_is_found_by_its_name_and_crosses_processes_by_it(
     assert pickle.loads(pickle.dumps(env.spec)).kwargs["spec"] is spec
 
 
+def test_one_that_is_filmed_is_made_without_a_warning_about_render_modes(recwarn):
+    gym.make(environment(PENDULUM).id, render_mode="rgb_array").close()
+    assert not [warning for warning in recwarn if "render_mode" in str(warning.message)]
+
+
 def test_one_that_no_name_finds_crosses_by_what_it_holds():
     spec = pickle.loads(pickle.dumps(user_environments.PENDULUM))
     assert spec is not user_environments.PENDULUM
