@@ -86,12 +86,12 @@ class Joint {
     return 2.0 * room / (h * (1.0 + std::sqrt(1.0 + 2.0 * room / (limit_.acceleration * h * h))));
   }
 
-  // The highest speed u towards an end; if the joint is faster than it, u h + (u^2 + (v - u)^2) / (2 a) <= room.
+  // The highest speed u towards an end; if the joint is faster than it, u h + (u^2 + (v - u)^2) / (2 a) <= room, or 0.
   double end_speed(double room, double v, double h) const {
     const double most = braking_speed(room, h), a = limit_.acceleration;
     if (kind_ != JointCommand::kVelocity || !(v > most) || std::isinf(a)) return most;
     const double excess = v - a * h, square = excess * excess - 2.0 * v * v + 4.0 * (a * room);
-    return std::max(0.5 * (excess + std::sqrt(std::max(square, 0.0))), 0.0);
+    return square < 0.0 ? 0.0 : std::max(0.5 * (excess + std::sqrt(square)), 0.0);
   }
 
   // The command that asks for a speed; for a soft target, the lowest or highest one that does not exceed this speed.

@@ -35,11 +35,13 @@ ROUNDING = 1e-6
 """Relative change of a command, speed or distance that counts as rounding: actions are float32."""
 HALF = 0.5
 """Share of a command that is tried if the whole command comes too close, before the robot stands still."""
+TRIES = 6
+"""Number of shares of a command that are tried if a point is too fast, before the robot stands still."""
 SHORTEST = 1e-9
 """Least braking time [s], which avoids a division by 0 for a joint at rest."""
-SWEEP, SWEEPS = 0.1, 6
-"""Largest joint motion [rad, m] between two poses in which shapes are compared, and the largest number of poses for
-one command, which takes precedence."""
+SWEEP, SWEEPS, JUMPS = 0.1, 6, 60
+"""Largest joint motion [rad, m] between two poses in which shapes are compared, and the largest numbers of poses on
+the way to rest and within the period, which take precedence."""
 LEADS = [1.0 - np.sqrt(1.0 - np.linspace(0.0, 1.0, poses)[:, None]) for poses in range(SWEEPS + 1)]
 """By number of poses, (poses, 1): share of the braking time at each pose, such that a joint moves in equal steps."""
 
@@ -112,10 +114,10 @@ class Collision:
     def near(self, now: Array, motion: Prediction) -> Near:
         """Return the closest forbidden pair on the path from the joints' positions (J,) to rest; `CLEAR` if none.
 
-        Shapes are compared in one pose for every `SWEEP` of the longest joint motion, but in at most `SWEEPS`, from the
-        end of the period on. All joints start to brake then, each until it rests. A pair that is within its margin now
-        may part, as long as no other pair comes closer; if joints sag, as long as no other pair comes from outside its
-        margin to less than half of it.
+        Shapes are compared in one pose for every `SWEEP` of the longest joint motion: in at most `JUMPS` within the
+        period, and `SWEEPS` from its end on. All joints start to brake then, each until it rests. A pair that is within
+        its margin now may part, as long as no other pair comes closer; if joints sag, as long as no other pair comes
+        from outside its margin to less than half of it.
         """
         ends = abs(motion.velocities) / self.acceleration
         braking = 0.5 * motion.velocities * ends
@@ -124,7 +126,9 @@ class Collision:
         if way > 2.0 * SWEEP:
             lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
             braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
-        poses = motion.positions + braking * (braked * (2.0 - braked))
+        steps = min(JUMPS, math.ceil(abs(motion.positions - now).max() / SWEEP))
+        period = [now + step / steps * (motion.positions - now) for step in range(1, steps)]
+        poses = [*period, *(motion.positions + braking * (braked * (2.0 - braked)))]
         close = [near for pose in poses for near in self.geometry.all_near(pose)]
         if not close:
             return CLEAR
@@ -269,7 +273,7 @@ class BodyLimits:
         now = by_hand(self.geometry.jacobian(at, self._hand))
         speed = now @ target
         speed = speed * min(1.0, float((self.velocity / np.maximum(abs(speed), SHORTEST)).min()))
-        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed).positions
+        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed)[0].positions
         poses = [later, *ends[: len(ends) // 2 * 2]]  # both ends or none
         return np.array([now, *[by_hand(self.geometry.jacobian(pose, self._hand)) for pose in poses]])
 
@@ -327,28 +331,32 @@ class BodyLimits:
         def command(share: float) -> Array:
             return allowed if share == 1.0 else stand() + share * (allowed - stand())
 
-        def motion(share: float, at: int = 0) -> Prediction:
-            state, hand = poses[at]
-            return self.drive.predicted(state, command(share) if hand is None else hand @ command(share))
+        def motions(share: float) -> list[tuple[Array, Prediction]]:
+            target = command(share)
+            moves = [(pose, target if hand is None else hand @ target) for pose, hand in poses]
+            return [(pose.positions, motion) for pose, move in moves for motion in self.drive.predicted(pose, move)]
 
-        share = 1.0
-        if self._points:
+        def fastest(share: float) -> Array:
+            moves = [(at, motion.velocities) for now, motion in motions(share) for at in (now, motion.positions)]
+            return np.max([geometry.speeds(*move, self._places) for move in moves], axis=0)
 
-            def fastest(share: float) -> Array:
-                moves = [(pose.positions, motion(share, at).velocities) for at, (pose, _) in enumerate(poses)]
-                return np.max([geometry.speeds(*move, self._places) for move in moves], axis=0)
-
-            speeds = fastest(1.0)
-            fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
-            slow = fastest(0.0) if fast else speeds
-            for at in fast:
-                rule = self._points[at]
-                share = min(share, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
-                changes.append((rule.name, Reason(speeds[at], 0.0, rule.most, "m/s"), rule.then))
+        share, slow, fast = 1.0, None, dict[int, float]()
+        for attempt in range(1 + TRIES if self._points else 0):
+            speeds = fastest(share)
+            beyond = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
+            if share == 0.0 or not beyond:
+                break
+            slow = fastest(0.0) if slow is None else slow
+            fast = {at: speeds[at] for at in beyond} | fast
+            rules = [(self._points[at], slow[at], speeds[at]) for at in beyond]
+            shares = [0.0 if rule.then == "hold" else rule.share(*ends) for rule, *ends in rules]
+            share *= min(shares) if attempt < TRIES else 0.0
+        for rule, speed in [(self._points[at], speed) for at, speed in sorted(fast.items())]:
+            changes.append((rule.name, Reason(speed, 0.0, rule.most, "m/s"), rule.then))
         if collision := self._collision:
 
             def near(share: float) -> Near:
-                return min(collision.near(pose.positions, motion(share, at)) for at, (pose, _) in enumerate(poses))
+                return min(collision.near(now, motion) for now, motion in motions(share))
 
             if (closest := near(share)) is not CLEAR:
                 share *= HALF if collision.then != "hold" and near(share * HALF) is CLEAR else 0.0

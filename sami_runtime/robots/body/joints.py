@@ -67,11 +67,21 @@ class Velocities:
         """Return the command (J,) that brings the joints to rest."""
         return np.zeros_like(state.positions)
 
-    def predicted(self, state: BodyState, command: Array) -> Prediction:
-        """Return the predicted motion of the joints under a command (J,)."""
-        change = self.acceleration * state.period
-        velocities = bounded(command, state.velocities - change, state.velocities + change)
-        return Prediction(velocities, state.positions + state.period * velocities)
+    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
+        """Return the predicted motions of the joints under a command (J,), since the acceleration is the least one.
+
+        They change their speeds by it, speed up at once and brake by it, or have the commanded speeds at once.
+        """
+        before, change = state.velocities, self.acceleration * state.period
+        slow = bounded(command, before - change, before + change)
+        braked = before - bounded(before, -change, change)
+        fast = np.where(command * before >= braked * before, command, braked)
+        motions = []
+        for speeds in {speeds.tobytes(): speeds for speeds in (slow, fast, command)}.values():
+            excess = before - bounded(speeds, np.minimum(before, 0.0), np.maximum(before, 0.0))  # until it has braked
+            way = state.period * speeds + 0.5 * abs(excess) * bounded(excess, -change, change) / self.acceleration
+            motions.append(Prediction(speeds, state.positions + way))
+        return motions
 
 
 class StiffTargets:
@@ -87,9 +97,9 @@ class StiffTargets:
         """Return the command (J,) that brings the joints to rest."""
         return state.reference
 
-    def predicted(self, state: BodyState, command: Array) -> Prediction:
+    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
         """Return the predicted motion of the joints under a command (J,)."""
-        return Prediction((command - state.reference) / state.period, command)
+        return [Prediction((command - state.reference) / state.period, command)]
 
 
 @dataclass(frozen=True)
@@ -124,12 +134,12 @@ class SoftTargets:
         """Return the command (J,) that brings the joints to rest."""
         return state.positions - self.inertia * state.velocities / (state.period * self.kp)
 
-    def predicted(self, state: BodyState, command: Array) -> Prediction:
+    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
         """Return the predicted motion of the joints under a command (J,)."""
         pull = state.period * self.kp
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
-        return Prediction(velocities, state.positions + state.period * velocities)
+        return [Prediction(velocities, state.positions + state.period * velocities)]
 
 
 Drive = Velocities | StiffTargets | SoftTargets
@@ -223,10 +233,11 @@ def braking_speed(room: Array, acceleration: Array, period: float) -> Array:
 
 
 def slowed_speed(most: Array, speed: Array, room: Array, acceleration: Array, period: float) -> Array:
-    """Return `most`, less where the measured speed v is above it: u h + (u^2 + (v - u)^2) / (2 a) <= room."""
+    """Return `most`, less where the measured speed v is above it: u h + (u^2 + (v - u)^2) / (2 a) <= room; else 0."""
     above = (speed > most) & np.isfinite(acceleration)
     if not above.any():
         return most
     excess = speed - np.where(above, acceleration * period, 0.0)
     square = excess * excess - 2.0 * speed * speed + 4.0 * np.where(above, acceleration * room, 0.0)
-    return np.where(above, np.maximum(0.5 * (excess + np.sqrt(np.maximum(square, 0.0))), 0.0), most)
+    slowed = np.maximum(0.5 * (excess + np.sqrt(np.maximum(square, 0.0))), 0.0)
+    return np.where(above, np.where(square < 0.0, 0.0, slowed), most)

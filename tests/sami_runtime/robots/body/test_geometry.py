@@ -158,6 +158,67 @@ def test_it_stands_before_a_box_and_before_itself_and_may_part(table):
     assert body.limit([-0.5, 0.0], positions, velocities, PERIOD).command.tolist() == [-0.5, 0.0]
 
 
+@pytest.mark.parametrize(("most", "period"), [(None, 0.02), (2.0, 0.1)], ids=["unlimited", "at_10_Hz"])
+def test_targets_on_the_other_side_of_a_plate_do_not_lead_through_it(table, most, period):
+    """Only the pose at the end of the period was compared: 58 of 60 random episodes hit a plate of 1 cm."""
+    limits = {"boxes": {"plate": {"low": [0.4, -1.0, -0.2], "high": [0.41, 1.0, 1.6]}}, "collision": {"margin": 0.02}}
+    body = BodyLimits(
+        BodySettings.of({**table, **limits, "command": "joint_positions", "velocity": {"most": most} if most else {}})
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        body.begin()
+        place = np.zeros(2)
+        for _ in range(15):
+            target = body.limit(rng.uniform(-2.5, 2.5, 2), place, None, period).command
+            way = [place + share * (target - place) for share in np.linspace(0.0, 1.0, 30)]
+            assert min(body.geometry.clearance(pose).distance for pose in way) > 0.0
+            place = target
+
+
+GAINS = {"as_it_brakes": (1.0, 1.0), "at_once": (1.0, 1e9), "and_brakes_at_once": (1e9, 1e9)}
+"""By what a joint does: shares of the acceleration in the table by which it brakes, and by which it speeds up."""
+
+
+def driven_arm(table, seed, limits, gain, period, steps):
+    """Return names of limits and, several times a period, positions and velocities of joints under random commands."""
+    body, rng = BodyLimits(BodySettings.of({**table, "acceleration": 5.0, **limits})), np.random.default_rng(seed)
+    place, speed, command, names, path, parts = np.zeros(2), np.zeros(2), np.zeros(2), set(), [], 10
+    for step in range(steps):
+        command = rng.uniform(-4.0, 4.0, 2) if step % 5 == 0 else command
+        ruling = body.limit(command, place, speed, period)
+        names.update(ruling.limited_by)
+        for _ in range(parts):
+            change, before = ruling.command - speed, speed
+            most = 5.0 * period / parts * np.where(speed * change < 0, *gain)
+            speed = speed + change.clip(-most, most)
+            place = place + period / parts * (before + speed) / 2
+            path.append((place, speed))
+    return body.geometry, names, path
+
+
+@pytest.mark.parametrize("gain", GAINS.values(), ids=GAINS)
+def test_no_point_of_joints_that_speed_up_slowly_or_at_once_is_faster(table, gain):
+    """A tip limited to 0.5 m/s moved at 0.7 to 3.5 m/s: limits were judged on one period of slow acceleration."""
+    limits = {"velocity": {"most": 2.0}, "points": {"tip": {"most": 0.5}}}
+    geometry, names, path = driven_arm(table, 0, limits, gain, 0.02, 400)
+    tip = geometry.require_place("tip")
+    speeds = np.array([geometry.speeds(*state, [tip])[0] for state in path])
+    assert "body speed tip" in names
+    assert 0.4 < speeds.max() < 1.1, "joints whose speeds cancel may brake one after the other"
+    assert np.mean(speeds > 0.525) < 0.05
+
+
+@pytest.mark.parametrize("gain", GAINS.values(), ids=GAINS)
+def test_joints_that_speed_up_slowly_or_at_once_keep_their_distance(table, gain):
+    """Judged on one period of slow acceleration, they came 7 to 150 mm too close to a wall, up to 130 mm into it."""
+    boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
+    limits = {"velocity": {"most": 2.0}, "boxes": boxes, "collision": {"margin": 0.02}}
+    geometry, names, path = driven_arm(table, 1, limits, gain, 0.1, 150)
+    assert "body collision box wall lower" in names
+    assert min(geometry.clearance(place).distance for place, _ in path) > 0.015
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
