@@ -114,12 +114,7 @@ def model_and_environment(
 
 
 def engine_line(env: str, engine: str | None) -> str:
-    """Return a line that names the physics engine; empty if the environment exists in only one.
-
-    Args:
-        env: name of the environment.
-        engine: see `EnvironmentSpec.engine`.
-    """
+    """Return a line that names the physics engine; empty if the environment exists in only one."""
     from sami_runtime.distribution import installed_version
 
     if engine is None:

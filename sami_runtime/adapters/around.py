@@ -31,9 +31,6 @@ class Around:
 
     A subclass defines `read` and `write`. To keep the stamps of an observation, change only its values:
     `dataclasses.replace(self.read_inner(), values=...)`.
-
-    Args:
-        inner: The wrapped adapter.
     """
 
     def __init__(self, inner: Adapter) -> None:

@@ -379,9 +379,6 @@ class Gap:
 
         Messages under way arrive as planned. Errors of sensors and clocks stay those of the episode.
 
-        Args:
-            profile: The profile from now on.
-
         Raises:
             UnknownName, SamiError: The profile does not fit, or it groups the signals into other lines.
         """

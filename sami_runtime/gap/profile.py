@@ -218,10 +218,6 @@ class GapProfile(BaseModel):
     def require_fit(self, signals: Iterable[Signal], elements: Sequence[str] = ()) -> None:
         """Check that the profile fits these signals, before anything moves.
 
-        Args:
-            signals: The observed signals.
-            elements: Names of the action's elements.
-
         Raises:
             UnknownName: The profile names a signal or an element of the action that does not exist.
             SamiError: A sensor has a signal's name, a table names a signal that arrives with another one, or the two

@@ -201,9 +201,6 @@ class Reader:
 def scan_model(data: bytes) -> ModelScan:
     """Find everything in a model file that decides whether it may be loaded.
 
-    Args:
-        data: The whole file.
-
     Raises:
         MalformedError: The bytes are cut off, no ONNX file, too nested, or ambiguous.
     """

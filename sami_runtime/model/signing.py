@@ -58,13 +58,7 @@ def private_key(key: Path) -> Any:
 
 
 def sign(model: Path, data: bytes, private: Any) -> Path:
-    """Sign a file, and return the file of the signature; raises a `SamiError` where that cannot be written.
-
-    Args:
-        model: Its path.
-        data: Its bytes.
-        private: The key, as `private_key` returns it.
-    """
+    """Sign a file by a key of `private_key`; return the signature's file; SamiError if it cannot be written."""
     digest = hashlib.sha256(data).hexdigest()
     document = {
         "version": SIGNATURE_VERSION,

@@ -222,10 +222,7 @@ class Session:
 
         A model with lookahead reads the actions of the last periods, so held and skipped periods have to enter this
         history; for other models this does nothing. Call it before `executed`; `hold` calls it itself.
-
-        Args:
-            periods: How many.
-            rows: As in `reset`.
+        `rows` are as in `reset`.
         """
         self._memories[self._now].elapse(periods, ... if rows is None else row_mask(rows, self.batch))
 

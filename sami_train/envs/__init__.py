@@ -5,9 +5,8 @@ from sami_train.envs.go2.entry import GO2
 from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import Goal
 from sami_train.envs.mujoco.table import MUJOCO
-from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda.entry import PANDA, PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.panda.heavy import PANDA_HEAVY
-from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -162,8 +163,7 @@ class EnvironmentSpec:
             raise SamiError(f"{name} has {present} but no {absent}; give both, or neither if there are no tasks.")
         source = PlainEnvironment(plain, set_task, set_dynamics, dict(arguments or {}))
         gym_env = source.open()
-        env = bare(gym_env)
-        try:
+        with closing(bare(gym_env)) as env:
             layout = observed(env.observation_space, signals, name)
             known_goal = goal_of(goal, layout, name)
             return cls(
@@ -185,8 +185,6 @@ class EnvironmentSpec:
                 plain=source,
                 can_change=set_dynamics is not None,
             )
-        finally:
-            env.close()
 
     def require_changes(self) -> None:
         """Raise a `SamiError` if the dynamics cannot change within an episode."""

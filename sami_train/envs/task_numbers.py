@@ -80,10 +80,6 @@ class TaskCode:
     def of(cls, features: Sequence[Feature | Crippled], tasks: Sequence[Task]) -> TaskCode:
         """Return the code with the extremes of these tasks.
 
-        Args:
-            features: the environment's features.
-            tasks: the training tasks.
-
         Raises:
             TaskError: a task lacks a feature, or its value is invalid.
         """

@@ -8,6 +8,7 @@ the training, responses without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,18 +209,15 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int)
     """
     low, high = _bounds(spec.action)
     size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)
-    # All moves together can take longer than an episode.
-    robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
     answers: list[np.ndarray] = []
-    try:
+    # All moves together can take longer than an episode.
+    with closing(make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))) as robot:
         for number in range(TRIES * starts):
             answer = _answers(robot, rest, size, SEED + 1 + number)
             if answer is not None:
                 answers.append(answer)
             if len(answers) == starts or (number >= starts and not answers):
                 break
-    finally:
-        robot.close()
     if len(answers) < 2:
         return None
     responses = np.stack(answers)  # (starts, A, D)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
@@ -162,9 +161,7 @@ class _Run:
     def _pose(kind: str) -> str:
         return "init_state.joint_vel" if kind in ("JointVelocityAction", "joint_vel_rel") else "init_state.joint_pos"
 
-    def _by_joint(
-        self, draft: Draft, field: str, document: Document, key: str, rest: float | None = None, default: Any = None
-    ) -> None:
+    def _by_joint(self, draft: Draft, field: str, document: Document, key: str, rest: float | None = None) -> None:
         """Put one number for all joints, or one for each; the latter needs the joints' names."""
         value = document.get(key)
         if isinstance(value, Mapping) and not all(self.joints):
@@ -172,8 +169,6 @@ class _Run:
         elif isinstance(value, Mapping):
             numbers = document.by_joint(key, self.joints, rest)
             draft.put(field, numbers[0] if len({*numbers}) == 1 else numbers, document.source(key))
-        elif value is None and default is not None:
-            draft.put(field, default, CODE)
         else:
             draft.put(field, document.number(key), document.source(key))
 

@@ -258,10 +258,6 @@ class Archive:
 def torch_tree(data: bytes, source: str) -> Any:
     """Return the content of a file of `torch.save`, with tensors as NumPy arrays, without torch.
 
-    Args:
-        data: The file's bytes.
-        source: The file's name, for messages.
-
     Raises:
         ArtifactError: The file is damaged, in the format before torch 1.6, or contains tensors of an unusual type.
     """

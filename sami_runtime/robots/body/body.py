@@ -151,9 +151,6 @@ class BodyLimits:
         body.begin()
         command = body.limit(command, positions, velocities, period).command
 
-    Args:
-        settings: The table `[body]`.
-
     Raises:
         UnknownName, SamiError: The settings do not fit the model, or they limit nothing.
     """

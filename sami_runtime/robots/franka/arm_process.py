@@ -6,14 +6,11 @@ Only this process moves the arm, within limits. It stops the arm if the loop fal
 from __future__ import annotations
 
 import gc
-import json
-import os
 import select
-import signal
 import socket
-import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,12 +21,11 @@ from sami_runtime.robots.franka.link import (
     FOLLOW,
     GO,
     QUIT,
-    READY,
     RECOVER,
-    REFUSED,
     STOP,
     ArmPhase,
     ArmState,
+    control_part,
     now,
     pack_arm,
     unpack_joints,
@@ -82,6 +78,7 @@ class ArmProcess:
         if state.robot_mode == self._franka.RobotMode.Idle:
             self._set_up()
         self._send_state(state)
+        come_first()
         return {"mode": state.robot_mode.name, "errors": str(state.last_motion_errors), "positions": list(state.q)}
 
     def run(self) -> None:
@@ -246,20 +243,4 @@ class ArmProcess:
         return f"the robot stopped by itself: {reason}"
 
 
-def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
-    """Connect, report the result to the loop's process, and run."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link
-    link = socket.socket(fileno=descriptor)
-    try:
-        process = ArmProcess(link, FrankaSettings.model_validate(settings), socket.socket(fileno=bell))
-        facts = process.connect()
-    except Exception as error:
-        link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())
-        sys.exit(1)
-    come_first()
-    link.sendall(READY + json.dumps(facts).encode())
-    process.run()
-    with suppress(OSError):
-        link.shutdown(socket.SHUT_RDWR)
-    os._exit(0)  # do not wait for libfranka's threads
+main = partial(control_part, ArmProcess)

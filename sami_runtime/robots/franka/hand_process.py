@@ -6,23 +6,19 @@ the process announces each motion before it, and the loop extrapolates the width
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import socket
-import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sami_runtime.robots.franka.link import (
     FAULT,
     FOLLOW,
     QUIT,
-    READY,
     RECOVER,
-    REFUSED,
     STOP,
     HandState,
+    control_part,
     now,
     pack_hand,
     unpack_width,
@@ -54,7 +50,7 @@ class HandProcess:
         self._grasp: float | None = None
         self._commands, self._quit, self._broken = 0, False, False
 
-    def facts(self) -> dict[str, Any]:
+    def connect(self) -> dict[str, Any]:
         """Return width and largest width [m]; nothing moves."""
         state = self._hand.read_once()
         self._send_state(state.width)
@@ -121,19 +117,4 @@ class HandProcess:
                     self._broken = False
 
 
-def main(settings: dict[str, Any], descriptor: int) -> None:
-    """Connect, report the result to the loop's process, and run."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link
-    link = socket.socket(fileno=descriptor)
-    try:
-        process = HandProcess(link, FrankaSettings.model_validate(settings))
-        facts = process.facts()
-    except Exception as error:
-        link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())
-        sys.exit(1)
-    link.sendall(READY + json.dumps(facts).encode())
-    process.run()
-    with suppress(OSError):
-        link.shutdown(socket.SHUT_RDWR)
-    os._exit(0)  # do not wait for libfranka's threads
+main = partial(control_part, HandProcess)

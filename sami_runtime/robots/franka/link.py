@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import enum
+import json
+import os
+import signal
 import socket
 import struct
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import AdapterError
+from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog_process import take_instructions
 
 KIND = "franka"
@@ -127,6 +134,30 @@ def unpack_width(message: bytes) -> float:
 def now() -> float:
     """Return the time [s] of a clock that all processes of a machine share; it also counts while suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def control_part(part: Callable[..., Any], settings: dict[str, Any], *descriptors: int) -> None:
+    """Connect to a part of the robot, report the result to the loop's process, and run; the process then ends.
+
+    Args:
+        part: `ArmProcess` or `HandProcess`.
+        settings: Of the robot, as JSON.
+        descriptors: Of the sockets to the loop's process and, for the arm, of the emergency stop.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link
+    link, *bell = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+    try:
+        process = part(link, FrankaSettings.model_validate(settings), *bell)
+        facts = process.connect()
+    except Exception as error:
+        link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())
+        sys.exit(1)
+    link.sendall(READY + json.dumps(facts).encode())
+    process.run()
+    with suppress(OSError):
+        link.shutdown(socket.SHUT_RDWR)
+    os._exit(0)  # do not wait for libfranka's threads
 
 
 class Ring:

@@ -65,7 +65,7 @@ def faults_of_robot(settings: FrankaSettings, arm: dict[str, Any], hand: dict[st
     Args:
         settings: Of the robot.
         arm: Facts that `ArmProcess.connect` returned.
-        hand: Facts that `HandProcess.facts` returned.
+        hand: Facts that `HandProcess.connect` returned.
         home: (7,) [rad] joint positions at which episodes begin.
     """
     faults = []

@@ -31,7 +31,6 @@ BLOCK_NS = 20_000_000
 MANY = 1000
 TYPES = IdlTypes()
 NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
-ALIVE = ViewState.Any | InstanceState.Alive | SampleState.Any
 DEADLINE = 0xFFFFFFFF * 10**9
 """Times from here on count as no deadline [ns]."""
 
@@ -123,10 +122,6 @@ class Subscription:
 
 class DdsNode:
     """A participant of a domain, with one thread that receives all of its topics.
-
-    Args:
-        domain: Of ROS.
-        clock: The loop's clock.
 
     Raises:
         AdapterError: The domain cannot be entered.

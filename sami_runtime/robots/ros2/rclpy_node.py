@@ -42,12 +42,7 @@ class RclpyPublisher:
 
 
 class RclpyNode:
-    """A node with its own context, and a thread that spins it.
-
-    Args:
-        domain: Of ROS.
-        clock: The loop's clock.
-    """
+    """A node with its own context, and a thread that spins it."""
 
     separates = False  # rclpy does not report a message's publisher
 

@@ -110,12 +110,7 @@ class Go2Robot:
 
 
 class Walks:
-    """The episodes of n robots: commands, previous actions and motion, rewards and metrics.
-
-    Args:
-        robot: the model.
-        rows: n.
-    """
+    """The episodes of n robots: commands, previous actions and motion, rewards and metrics."""
 
     def __init__(self, robot: Go2Robot, rows: int) -> None:
         self._feet_ids = robot.feet

@@ -41,9 +41,6 @@ _WHOLE = 1e-6
 class MjcfRobot:
     """The TOML file and its model, checked and compiled, for the catalogue's entry and the environments.
 
-    Args:
-        path: of the TOML file.
-
     Raises:
         SamiError, UnknownName: the file or the model is not valid; the message says where and how to correct it.
     """

@@ -1,7 +1,8 @@
-"""The catalogue's entry of the Panda."""
+"""The catalogue's entries of the Panda: on the engine of this machine, in MuJoCo, and in both engines."""
 
 from __future__ import annotations
 
+import dataclasses
 from importlib.util import find_spec
 
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET, PANDA_SOURCES
@@ -49,3 +50,24 @@ PANDA = EnvironmentSpec(
     same_sensor={"achieved_goal": "cube_position"},
     sheet=PANDA_SHEET,
 )
+
+PANDA_MUJOCO = dataclasses.replace(
+    PANDA,
+    name="panda-mujoco",
+    id="sami/PandaMujoco-v0",
+    entry_point=ENTRY_POINTS["mujoco"],
+    extra="panda-mujoco",
+    original=PANDA.name,
+    engine="mujoco",
+)
+"""The paper's modified Panda Pick&Place (appendix C.1) in MuJoCo, matched to PyBullet's by measured responses."""
+
+PANDA_BOTH = dataclasses.replace(
+    PANDA,
+    name="panda-both",
+    id="sami/PandaBoth-v0",
+    entry_point="sami_train.envs.panda_mujoco.both:PandaBothEnv",
+    original=PANDA.name,
+    engine="pybullet and mujoco",
+)
+"""The Panda in PyBullet or MuJoCo, drawn for each episode, to train one policy for both engines."""

@@ -32,12 +32,7 @@ DISTANCE = 8
 
 
 class _Arm(Panda):
-    """panda-gym's arm, with its visual meshes only if the environment renders.
-
-    Args:
-        sim: the simulation.
-        seen: whether to load the visual meshes.
-    """
+    """panda-gym's arm, with its visual meshes only if the environment renders."""
 
     def __init__(self, sim: PyBullet, visible: bool) -> None:
         self._flags = 0 if visible else pybullet.URDF_IGNORE_VISUAL_SHAPES

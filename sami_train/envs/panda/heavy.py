@@ -27,12 +27,7 @@ _NOISE = 0.15
 
 
 def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return a noisy action (4,) that helps to tip the cube by a quarter turn along the axis of the larger error.
-
-    Args:
-        observation: flat observation (25,).
-        rng: draws the noise.
-    """
+    """Return a noisy action (4,) for an observation (25,), to tip the cube along the axis of the larger error."""
     hand, cube, goal = observation[HAND], observation[CUBE], observation[_GOAL]
     error = (goal - cube)[:2]
     axis = int(abs(error[1]) > abs(error[0]))

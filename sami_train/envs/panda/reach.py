@@ -19,13 +19,7 @@ ACTION_SCALE = 0.05
 
 
 def reach_action(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np.ndarray:
-    """Return an action (4,) that moves the end effector towards the cube, with noise, and the gripper at random.
-
-    Args:
-        observation: flat observation (25,).
-        rng: draws the noise and the gripper's action.
-        task: not used.
-    """
+    """Return a noisy action (4,) for an observation (25,), towards the cube; the gripper moves at random."""
     towards = (observation[CUBE] - observation[HAND]) / ACTION_SCALE
     action = np.empty(4, dtype=np.float32)
     action[:3] = np.clip(towards, -1.0, 1.0) + rng.normal(0.0, 0.3, 3)

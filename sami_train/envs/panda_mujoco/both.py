@@ -33,9 +33,6 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     A policy that succeeds in both does not exploit the artefacts of one engine. With the same seed and actions, an
     episode is the same, bit for bit, as in the environment of its engine.
 
-    Args:
-        tasks, arguments: of both environments.
-
     Raises:
         TaskError, UnknownName, SamiError: an argument is not valid.
     """

@@ -1,7 +1,9 @@
-"""Forward kinematics of the Panda's hand, and PyBullet's inverse kinematics."""
+"""Forward kinematics of the Panda's hand, and PyBullet's inverse kinematics and Euler angles."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import asin, atan2, copysign, pi
 from typing import NamedTuple
 
 import mujoco
@@ -20,6 +22,8 @@ _ITERATIONS = 20
 """Iterations in Bullet; here `_SHARED` of them share a Jacobian: 5 times as fast, and 0.05 mm off on average."""
 _SHARED = 5
 _DAMPED = _DAMPING * np.eye(6)
+_UPRIGHT = 0.99999
+"""Sine of the pitch at gimbal lock, from which Bullet sets the roll to 0 and puts the rotation into the yaw."""
 
 
 class HandPose(NamedTuple):
@@ -76,3 +80,15 @@ class Kinematics:
                 total += step
             joints = joints + hand.jacobian.T @ total
         return joints
+
+
+def euler_of(quaternion: Sequence[float]) -> tuple[float, float, float]:
+    """Return roll, pitch and yaw [rad] of a quaternion (w, x, y, z), as Bullet's `getEulerFromQuaternion` does."""
+    w, x, y, z = quaternion
+    sine = -2.0 * (x * z - w * y)
+    if abs(sine) >= _UPRIGHT:
+        side = copysign(1.0, sine)
+        return 0.0, side * pi / 2.0, 2.0 * atan2(-side * x, side * y)
+    roll = atan2(2.0 * (y * z + w * x), w * w - x * x - y * y + z * z)
+    yaw = atan2(2.0 * (x * y + w * z), w * w + x * x - y * y - z * z)
+    return roll, asin(sine), yaw

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.skill import HALF_WIDTH, skill_of
-from sami_train.envs.panda_mujoco.kinematics import Kinematics
+from sami_train.envs.panda_mujoco.kinematics import Kinematics, euler_of
 from sami_train.envs.panda_mujoco.model import ARM, FINGERS, HOME, JOINTS, RATE, TIME_STEP, ghost_of, load_model
-from sami_train.envs.panda_mujoco.rotation import euler_of
 
 Array = NDArray[np.float64]
 

@@ -43,16 +43,7 @@ def joints_at(tip: Array) -> Array:
 
 
 def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task) -> NDArray[np.float32]:
-    """Push the cube towards its goal by a noisy script: move above the point behind the cube, go down, then push.
-
-    Args:
-        observation: flat observation (10,).
-        rng: draws the noise.
-        task: not used.
-
-    Returns:
-        The action (4,).
-    """
+    """Return a noisy action (4,) for an observation (10,): go above the point behind the cube, go down, then push."""
     angles, cube, goal = np.split(observation.astype(float), [4, 8])[0], observation[4:6], observation[8:10]
     tip, way = tip_of(angles), (goal - cube).astype(float)
     distance = max(float(np.linalg.norm(way)), 1e-6)

@@ -8,6 +8,7 @@ bitwise identical, so that differences are taken episode by episode. One more ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -164,7 +165,7 @@ def _run(
         variants = [variant for variant in variants if variant is not Variant.CONSTANT]
     runs: dict[Variant, list[ChangedEpisode]] = {variant: [] for variant in variants}
     starts: list[ChangedEpisode] = []
-    try:
+    with closing(runner):
         for first in range(0, episodes, rows):
             seeds = range(seed + first, seed + first + rows)
             start = runner.round(seeds, change.along, Variant.LIVE)
@@ -173,8 +174,6 @@ def _run(
             starts += start[: episodes - first]
             if on_round is not None:
                 on_round(min(rows, episodes - first))
-    finally:
-        runner.close()
     return runs, starts, runner.contract
 
 

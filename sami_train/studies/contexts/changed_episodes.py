@@ -143,9 +143,6 @@ class PolicyHead:
     file does not change. The constructor checks that the cut graph reproduces the actions of the file's golden steps
     (recorded inputs and outputs of the model) from their contexts.
 
-    Args:
-        artifact: the model file.
-
     Raises:
         SamiError: the model infers no context.
         CheckFailed: the actions of the cut graph differ from those of the whole graph.

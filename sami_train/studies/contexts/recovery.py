@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,8 +81,7 @@ def measure_recoveries(
     if len(tasks) < 2:
         raise SamiError("the policy learned from one task, so that its dynamics have nothing to change to.")
     rng, rows = np.random.default_rng(seed), side_by_side(episodes)
-    runner = ChangedEpisodes(model, spec, rows)
-    try:
+    with closing(ChangedEpisodes(model, spec, rows)) as runner:
         contract = runner.contract
         first, last = _steps(runner, contract, tasks, seed + 10_000_000)
         countdowns: list[float | None] = []
@@ -98,8 +98,6 @@ def measure_recoveries(
                     countdowns.append(longest if is_over else math.inf)
             if on_round is not None:
                 on_round(2 * rows)
-    finally:
-        runner.close()
     detected = tuple(steps for steps in countdowns if steps is not None)
     return Recoveries(detected, len(countdowns) - len(detected), tuple(unchanged))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,11 +146,8 @@ def simulated(spec: EnvironmentSpec, traces: Sequence[Trace]) -> list[Trace]:
     Raises:
         AdapterError: The simulator is not installed.
     """
-    adapter = make_adapter(spec, make(spec), ManualClock())
-    try:
+    with closing(make_adapter(spec, make(spec), ManualClock())) as adapter:
         return [_episode(adapter, spec, trace, seed) for seed, trace in enumerate(traces[:MOST])]
-    finally:
-        adapter.close()
 
 
 def _episode(adapter: GymnasiumAdapter, spec: EnvironmentSpec, trace: Trace, seed: int) -> Trace:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.studies.fit_gap.fit import require_excitation
+from sami_train.studies.fit_gap.sensing import Estimate
 from sami_train.studies.fit_gap.trace import Log
 from sami_train.studies.fit_robot.body import Parameter, RobotBody
 from sami_train.studies.fit_robot.windows import RecordedWindows, windows_of
@@ -55,21 +56,13 @@ class FittedParameter(NamedTuple):
         return self.parameter.nominal if self.verdict == "not identifiable" else self.value
 
 
-class HeldOutError(NamedTuple):
-    """RMS error of the positions in held-out windows [rad or m], with its 95 % interval."""
-
-    low: float
-    value: float
-    high: float
-
-
 @dataclass(frozen=True)
 class FittedRobot:
     """The fitted parameters of a robot's body, and the errors on held-out windows."""
 
     parameters: tuple[FittedParameter, ...]
-    replay: dict[str, tuple[HeldOutError, HeldOutError]]
-    """Errors of the nominal and of the fitted model as written, by unit of the joints."""
+    replay: dict[str, tuple[Estimate, Estimate]]
+    """RMS errors of the nominal and of the fitted model, as written, in held-out windows, by unit of the joints."""
     windows: tuple[int, int]
     """Number of windows that were fitted, and held out."""
     fixed: tuple[str, ...]
@@ -283,7 +276,7 @@ class _Problem:
 
 def _replay(
     body: RobotBody, test: RecordedWindows, problem: _Problem, nominal: Array, estimates: Array
-) -> dict[str, tuple[HeldOutError, HeldOutError]]:
+) -> dict[str, tuple[Estimate, Estimate]]:
     """Return the errors of the nominal and of the fitted model in held-out windows, by unit."""
     squared_errors = []
     for values in (nominal, estimates):
@@ -292,11 +285,11 @@ def _replay(
         squared_errors.append(np.square(replay.errors(values)).mean(axis=1))
     draws = np.random.default_rng(0).integers(len(test), size=(1000, len(test)))
     units = np.array([parameter.unit for parameter in problem.parameters if parameter.field == "bias"])
-    errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
+    errors: dict[str, tuple[Estimate, Estimate]] = {}
     for unit in dict.fromkeys(units.tolist()):
         by_window = [squares[:, units == unit].mean(axis=1) for squares in squared_errors]
         first, second = (
-            HeldOutError(low, float(np.sqrt(of.mean())), high)
+            Estimate(low, float(np.sqrt(of.mean())), high)
             for of in by_window
             for low, high in [np.percentile(np.sqrt(of[draws].mean(axis=1)), [2.5, 97.5]).tolist()]
         )

@@ -255,14 +255,11 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
     other = make(spec, max_episode_steps=spec.episode_steps)
     every = max(1, round(spec.rate_hz / FRAMES_HZ))
     policy = _Filmed(policy_of(source, spec, 2), env, every)
-    try:
+    with closing(env), closing(other):
         first, _ = Rollout([env, other], policy, SEED, tasks=[task]).round([number, number])
         frames = [*policy.frames]
         if len(first) <= every * MOST_FRAMES:
             frames.append((np.asarray(env.render()), policy.frames[-1][1]))
-    finally:
-        env.close()
-        other.close()
     still = path.with_suffix(".still.webp")
     _save([image for image, _ in frames], [context for _, context in frames], every / spec.rate_hz, path, still)
     return {

@@ -84,11 +84,7 @@ class Subject:
         )
 
     def with_run(self, other: Subject) -> Subject | None:
-        """Return this model joined with the run that it was exported from; None if `other` is another run.
-
-        Args:
-            other: a run.
-        """
+        """Return this model joined with the run that it was exported from; None if `other` is another run."""
         same = (self.name, self.spec.name, self.method, self.seed, self.steps)
         if self.model is None or (other.name, other.spec.name, other.method, other.seed, other.steps) != same:
             return None

@@ -15,8 +15,7 @@ from sami_train.envs.make import make
 from sami_train.envs.panda_mujoco import model as panda_model
 from sami_train.envs.panda_mujoco.batch import PandaMujocoBatch
 from sami_train.envs.panda_mujoco.env import PandaMujocoEnv
-from sami_train.envs.panda_mujoco.kinematics import Kinematics
-from sami_train.envs.panda_mujoco.rotation import euler_of
+from sami_train.envs.panda_mujoco.kinematics import Kinematics, euler_of
 from sami_train.envs.tasks import TaskError
 
 FINE_PHYSICS = True
