@@ -94,7 +94,7 @@ class PointSpeed:
     def share(self, standing: float, moving: float) -> float:
         """Return how far a command may go from standing still to moving, by the point's speeds under both [m/s].
 
-        Speed is a norm and thus convex: between the two commands it stays below the linear interpolation.
+        Speed is a norm and thus convex: if joints follow the command, it stays below the linear interpolation.
         """
         return max(0.0, (self.most - standing) / (moving - standing)) if moving > standing else 0.0
 
@@ -337,19 +337,12 @@ class BodyLimits:
             moves = [(at, motion.velocities) for now, motion in motions(share) for at in (now, motion.positions)]
             return np.max([geometry.speeds(*move, self._places) for move in moves], axis=0)
 
-        share, slow, fast = 1.0, None, dict[int, float]()
-        for attempt in range(1 + TRIES if self._points else 0):
-            speeds = fastest(share)
-            beyond = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
-            if share == 0.0 or not beyond:
-                break
-            slow = fastest(0.0) if slow is None else slow
-            fast = {at: speeds[at] for at in beyond} | fast
-            rules = [(self._points[at], slow[at], speeds[at]) for at in beyond]
-            shares = [0.0 if rule.then == "hold" else rule.share(*ends) for rule, *ends in rules]
-            share *= min(shares) if attempt < TRIES else 0.0
-        for rule, speed in [(self._points[at], speed) for at, speed in sorted(fast.items())]:
-            changes.append((rule.name, Reason(speed, 0.0, rule.most, "m/s"), rule.then))
+        share = 1.0
+        if self._points:
+            share, speeds = self._slower(fastest)
+            for at, speed in sorted(speeds.items()):
+                rule = self._points[at]
+                changes.append((rule.name, Reason(speed, 0.0, rule.most, "m/s"), rule.then))
         if collision := self._collision:
 
             def near(share: float) -> Near:
@@ -360,6 +353,26 @@ class BodyLimits:
                 reason = Reason(closest.distance, collision.margin, math.inf, "m", " and ".join(closest.pair))
                 changes.append((f"body collision {' '.join(closest.pair)}", reason, collision.then))
         return command(share)
+
+    def _slower(self, fastest: Callable[[float], Array]) -> tuple[float, dict[int, float]]:
+        """Return a share of a command, and the speeds [m/s] of the points that were too fast for more, by their index.
+
+        Args:
+            fastest: Returns the highest speed [m/s] of each point for a share. It is not linear, so that a share that
+                should do can be too large.
+        """
+        share, slow, too_fast = 1.0, None, dict[int, float]()
+        for attempt in range(1 + TRIES):
+            speeds = fastest(share)
+            beyond = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
+            if share == 0.0 or not beyond:
+                break
+            slow = fastest(0.0) if slow is None else slow
+            too_fast = {at: speeds[at] for at in beyond} | too_fast
+            rules = [(self._points[at], slow[at], speeds[at]) for at in beyond]
+            shares = [0.0 if rule.then == "hold" else rule.share(*ends) for rule, *ends in rules]
+            share *= min(shares) if attempt < TRIES else 0.0
+        return share, too_fast
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)

@@ -180,11 +180,16 @@ class BodyGate(SafetyGate):
             return ""
         low, high, fastest = self._start
         positions, speeds = self._joints
-        names, policy = self.body.settings.joints, "and the policy takes over"
+        names = self.body.settings.joints
         for at in np.flatnonzero((positions < low) | (positions > high)):
-            return f"start: {names[at]} is at {positions[at]:.3g}, {policy} from {low[at]:.3g} to {high[at]:.3g}"
+            return (
+                f"start: {names[at]} is at {positions[at]:.3g}, and the policy takes over from {low[at]:.3g} to "
+                f"{high[at]:.3g}"
+            )
         for at in np.flatnonzero(abs(speeds) > fastest):
-            return f"start: {names[at]} moves at {abs(speeds[at]):.3g}, {policy} up to {fastest[at]:.3g}"
+            return (
+                f"start: {names[at]} moves at {abs(speeds[at]):.3g}, and the policy takes over up to {fastest[at]:.3g}"
+            )
         return ""
 
     def _signal(self, name: str, units: Collection[str]) -> str:

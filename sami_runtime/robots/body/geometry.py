@@ -23,6 +23,15 @@ DAMPING = 1e-4
 """Damping of the inverse Jacobian [m^2], which bounds joint speeds near singularities such as a stretched arm."""
 
 
+class ModelLimits(NamedTuple):
+    """Limits of some joints in a model file, (J,) each; infinite where the file has none."""
+
+    low: Array
+    high: Array
+    velocity: Array
+    torque: Array
+
+
 class Near(NamedTuple):
     """A pair of parts that are closer than their margin."""
 
@@ -126,8 +135,8 @@ class Geometry:
         objects = self._mujoco.mjtObj
         self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
 
-    def limits(self) -> tuple[Array, Array, Array, Array]:
-        """Return lowest and highest positions, velocities and torques of the file, (J,); infinite where it has none."""
+    def limits(self) -> ModelLimits:
+        """Return the limits of the joints in the file."""
         model, inf = self._model, np.inf
         low, high, speed, torque = (np.full(len(self._joints), value) for value in (-inf, inf, inf, inf))
         motors = {int(model.actuator_trnid[at, 0]): at for at in range(model.nu) if model.actuator_trntype[at] == 0}
@@ -141,7 +150,7 @@ class Geometry:
                 torque[at] = model.jnt_actfrcrange[joint.id].max()
             elif (motor := motors.get(joint.id)) is not None and model.actuator_forcelimited[motor]:
                 torque[at] = model.actuator_forcerange[motor].max()
-        return low, high, speed, torque
+        return ModelLimits(low, high, speed, torque)
 
     def require_place(self, name: str) -> tuple[str, int]:
         """Return a place, which is the kind ("body" or "site") and id, by its name.
@@ -182,8 +191,13 @@ class Geometry:
         for name, box in boxes.items():
             low, high = np.array(box.low), np.array(box.high)
             body = spec.worldbody.add_body(name=f"box {name}", pos=(low + high) / 2)
-            kind = self._mujoco.mjtGeom.mjGEOM_BOX
-            body.add_geom(type=kind, size=(high - low) / 2, contype=BOX, conaffinity=ROBOT, margin=apiece)
+            body.add_geom(
+                type=self._mujoco.mjtGeom.mjGEOM_BOX,
+                size=(high - low) / 2,
+                contype=BOX,
+                conaffinity=ROBOT,
+                margin=apiece,
+            )
         spec.option.disableflags |= int(getattr(self._mujoco.mjtDisableBit, "mjDSBL_MULTICCD", 0))
         names = {body.name for body in bodies} | {f"box {name}" for name in boxes}
         for first, second in ignore:
