@@ -189,7 +189,7 @@ def drive(name, commands, seed):
             worst["velocity"] = max(worst["velocity"], float((abs(velocities) / body.velocity).max()) - 1)
             if robot.torques is not None:
                 worst["torque"] = max(worst["torque"], float((abs(robot.torques) / body.torque).max()) - 1)
-        speeds = body.geometry.speeds(robot.positions, robot.velocities, places)
+        speeds = body.geometry.speeds(robot.positions, robot.velocities, robot.velocities, places)
         most = [point.most for point in body.settings.points.values()]
         worst["point"] = max(worst["point"], *(speed / limit - 1 for speed, limit in zip(speeds, most, strict=True)))
         worst["overlap"] = max(worst["overlap"], -body.geometry.clearance(robot.positions).distance)

@@ -94,7 +94,7 @@ class PointSpeed:
     def share(self, standing: float, moving: float) -> float:
         """Return how far a command may go from standing still to moving, by the point's speeds under both [m/s].
 
-        Speed is a norm and thus convex: if joints follow the command, it stays below the linear interpolation.
+        The highest speed is convex: between the two commands it stays below the linear interpolation.
         """
         return max(0.0, (self.most - standing) / (moving - standing)) if moving > standing else 0.0
 
@@ -328,14 +328,15 @@ class BodyLimits:
         def command(share: float) -> Array:
             return allowed if share == 1.0 else stand() + share * (allowed - stand())
 
-        def motions(share: float) -> list[tuple[Array, Prediction]]:
-            target = command(share)
+        def motions(share: float) -> list[tuple[BodyState, list[Prediction], Interval]]:
+            target, drive = command(share), self.drive
             moves = [(pose, target if hand is None else hand @ target) for pose, hand in poses]
-            return [(pose.positions, motion) for pose, move in moves for motion in self.drive.predicted(pose, move)]
+            return [(pose, drive.predicted(pose, move), drive.speeds(pose, move)) for pose, move in moves]
 
         def fastest(share: float) -> Array:
-            moves = [(at, motion.velocities) for now, motion in motions(share) for at in (now, motion.positions)]
-            return np.max([geometry.speeds(*move, self._places) for move in moves], axis=0)
+            moves = [(pose.positions, speeds) for pose, _, speeds in motions(share)]
+            moves += [(motion.positions, speeds) for _, predicted, speeds in motions(share) for motion in predicted]
+            return np.max([geometry.speeds(at, *speeds, self._places) for at, speeds in moves], axis=0)
 
         share = 1.0
         if self._points:
@@ -346,7 +347,9 @@ class BodyLimits:
         if collision := self._collision:
 
             def near(share: float) -> Near:
-                return min(collision.near(now, motion) for now, motion in motions(share))
+                return min(
+                    collision.near(pose.positions, one) for pose, predicted, _ in motions(share) for one in predicted
+                )
 
             if (closest := near(share)) is not CLEAR:
                 share *= HALF if collision.then != "hold" and near(share * HALF) is CLEAR else 0.0
@@ -358,8 +361,8 @@ class BodyLimits:
         """Return a share of a command, and the speeds [m/s] of the points that were too fast for more, by their index.
 
         Args:
-            fastest: Returns the highest speed [m/s] of each point for a share. It is not linear, so that a share that
-                should do can be too large.
+            fastest: Returns the highest speed [m/s] of each point for a share. It depends on poses, too, so that a
+                share that should do can be too large.
         """
         share, slow, too_fast = 1.0, None, dict[int, float]()
         for attempt in range(1 + TRIES):

@@ -22,6 +22,11 @@ ROBOT, BOX = 1, 2
 DAMPING = 1e-4
 """Damping of the inverse Jacobian [m^2], which bounds joint speeds near singularities such as a stretched arm."""
 
+_HEIGHTS = (np.arange(100) + 0.5) / 100
+_TURNS, _RADII = np.pi * (1.0 + math.sqrt(5.0)) * np.arange(100), np.sqrt(1.0 - _HEIGHTS**2)
+DIRECTIONS = np.stack([_RADII * np.cos(_TURNS), _RADII * np.sin(_TURNS), _HEIGHTS], axis=1)
+"""(D, 3): unit vectors over half a sphere, along which the highest speed of a point is searched."""
+
 
 class ModelLimits(NamedTuple):
     """Limits of some joints in a model file, (J,) each; infinite where the file has none."""
@@ -240,23 +245,30 @@ class Geometry:
 
     def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
         """Return the Jacobian (6, J) of a place: its linear and angular velocity for each joint's speed of 1."""
-        kind, number = place
         self._place(positions)
         self._mujoco.mj_comPos(self._model, self._data)
+        return self._placed_jacobian(*place)
+
+    def _placed_jacobian(self, kind: str, number: int) -> Array:
         jacobian = self._mujoco.mj_jacBody if kind == "body" else self._mujoco.mj_jacSite
         jacobian(self._model, self._data, self._translations, self._rotations, number)
         return self._jacobian[:, self._dof]
 
-    def speeds(self, positions: Array, velocities: Array, places: Sequence[tuple[str, int]]) -> list[float]:
-        """Return the speed of each place [m/s], for positions and velocities (J,) of the joints."""
+    def speeds(self, positions: Array, low: Array, high: Array, places: Sequence[tuple[str, int]]) -> list[float]:
+        """Return the highest speed of each place [m/s], for joints (J,) that move at any speeds between two, (J,) each.
+
+        The speed is convex, so that it is highest where each joint has one of its two speeds.
+        """
         self._place(positions)
-        self._data.qvel[self._dof] = velocities
         self._mujoco.mj_comPos(self._model, self._data)
-        self._mujoco.mj_comVel(self._model, self._data)
         rows = []
-        for kind, number in places:
-            self._mujoco.mj_objectVelocity(self._model, self._data, self._kinds[kind], number, self._velocity, 0)
-            rows.append(math.hypot(*self._velocity.tolist()[3:]))
+        for place in places:
+            jacobian = self._placed_jacobian(*place)[:3]
+            along = DIRECTIONS @ jacobian  # (D, J)
+            middle = along @ (low + high)
+            best = int((abs(middle) + abs(along) @ (high - low)).argmax())
+            corner = np.where(along[best] * middle[best] < 0.0, low, high)
+            rows.append(math.hypot(*(jacobian @ corner).tolist()))
         return rows
 
     def inertia(self) -> Array:

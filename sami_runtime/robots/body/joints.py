@@ -67,6 +67,10 @@ class Velocities:
         """Return the command (J,) that brings the joints to rest."""
         return np.zeros_like(state.positions)
 
+    def speeds(self, state: BodyState, command: Array) -> Interval:
+        """Return the lowest and highest speeds (J,) of the period: a joint may reach its speed before another does."""
+        return np.minimum(state.velocities, command), np.maximum(state.velocities, command)
+
     def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
         """Return the predicted motions of the joints under a command (J,), since the acceleration is the least one.
 
@@ -96,6 +100,10 @@ class StiffTargets:
     def standing(self, state: BodyState) -> Array:
         """Return the command (J,) that brings the joints to rest."""
         return state.reference
+
+    def speeds(self, state: BodyState, command: Array) -> Interval:
+        """Return the lowest and highest speeds (J,) of the period, which are equal."""
+        return (self.predicted(state, command)[0].velocities,) * 2
 
     def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
         """Return the predicted motion of the joints under a command (J,)."""
@@ -133,6 +141,10 @@ class SoftTargets:
     def standing(self, state: BodyState) -> Array:
         """Return the command (J,) that brings the joints to rest."""
         return state.positions - self.inertia * state.velocities / (state.period * self.kp)
+
+    def speeds(self, state: BodyState, command: Array) -> Interval:
+        """Return the lowest and highest speeds (J,) of the period, which are equal."""
+        return (self.predicted(state, command)[0].velocities,) * 2
 
     def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
         """Return the predicted motion of the joints under a command (J,)."""

@@ -40,7 +40,7 @@ class _WithoutPictures(gym.Env):
 def test_a_missing_package_of_films_is_named_with_the_way_around_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
     message = r"Pendulum-v1 cannot be filmed: DependencyNotInstalled: pygame is not installed, .* --set without=films$"
-    with pytest.raises(SamiError, match=message), pytest.warns(UserWarning, match="render_modes"):
+    with pytest.raises(SamiError, match=message):
         require_renderer(EnvironmentSpec.from_gymnasium("Pendulum-v1"))
     spec = EnvironmentSpec.from_gymnasium(_WithoutPictures, rate_hz=20.0, episode_steps=5)
     with pytest.raises(SamiError, match=r"cannot be filmed: .*render_mode"):
