@@ -389,9 +389,9 @@ class BodyLimits:
             raise SamiError(
                 f"kp or kd is missing for {names[np.isnan(self.gains).any(0)][0]}. Give both for each joint."
             )
-        if self.gains and not np.isfinite(self.torque).all():
+        if self.gains and (unknown := ~np.isfinite(self.torque) | (self.torque <= 0.0)).any():
             raise SamiError(
-                f"kp and kd are set, and nothing says how much torque {names[~np.isfinite(self.torque)][0]} has. Set "
+                f"kp and kd are set, and nothing says how much torque {names[unknown][0]} has. Set "
                 "torque.most, or leave the gains out."
             )
         if self.gains and np.isnan(self.inertia).any():

@@ -135,10 +135,8 @@ class Geometry:
             self._data.qpos[self._at] = self._home
         self.home: Array = self._data.qpos[self._at].copy()
         """Positions (J,) of the joints at home [rad, m]."""
-        self._jacobian, self._velocity = np.zeros((6, model.nv)), np.zeros(6)
+        self._jacobian = np.zeros((6, model.nv))
         self._translations, self._rotations = self._jacobian[:3], self._jacobian[3:]
-        objects = self._mujoco.mjtObj
-        self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
 
     def limits(self) -> ModelLimits:
         """Return the limits of the joints in the file."""

@@ -41,6 +41,9 @@ def test_limits_of_a_urdf_are_its_own_where_the_table_has_none(tmp_path):
     body = BodyLimits(BodySettings.of(table))
     assert [float(limit[0]) for limit in (body.low, body.high, body.velocity, body.torque)] == [-2.0, 1.0, 1.5, 40.0]
     assert float(BodyLimits(BodySettings.of({**table, "velocity": {"most": 0.5}})).velocity[0]) == 0.5
+    (tmp_path / "r.urdf").write_text(URDF.replace('effort="40"', 'effort="0"'))  # as exporters write if they know none
+    with pytest.raises(SamiError, match="nothing says how much torque a has"):
+        BodyLimits(BodySettings.of({**table, "velocities": "v", "kp": 20.0, "kd": 1.0}))
 
 
 def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
