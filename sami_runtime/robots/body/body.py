@@ -270,7 +270,7 @@ class BodyLimits:
         now = by_hand(self.geometry.jacobian(at, self._hand))
         speed = now @ target
         speed = speed * min(1.0, float((self.velocity / np.maximum(abs(speed), SHORTEST)).min()))
-        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed)[0].positions
+        later = self.drive.predicted(BodyState(at, speeds.mean(0), speed, period), speed).positions
         poses = [later, *ends[: len(ends) // 2 * 2]]  # both ends or none
         return np.array([now, *[by_hand(self.geometry.jacobian(pose, self._hand)) for pose in poses]])
 
@@ -328,14 +328,13 @@ class BodyLimits:
         def command(share: float) -> Array:
             return allowed if share == 1.0 else stand() + share * (allowed - stand())
 
-        def motions(share: float) -> list[tuple[BodyState, list[Prediction], Interval]]:
+        def motions(share: float) -> list[tuple[BodyState, Prediction, Interval]]:
             target, drive = command(share), self.drive
             moves = [(pose, target if hand is None else hand @ target) for pose, hand in poses]
             return [(pose, drive.predicted(pose, move), drive.speeds(pose, move)) for pose, move in moves]
 
         def fastest(share: float) -> Array:
-            moves = [(pose.positions, speeds) for pose, _, speeds in motions(share)]
-            moves += [(motion.positions, speeds) for _, predicted, speeds in motions(share) for motion in predicted]
+            moves = [(at, speeds) for pose, end, speeds in motions(share) for at in (pose.positions, end.positions)]
             return np.max([geometry.speeds(at, *speeds, self._places) for at, speeds in moves], axis=0)
 
         share = 1.0
@@ -347,9 +346,7 @@ class BodyLimits:
         if collision := self._collision:
 
             def near(share: float) -> Near:
-                return min(
-                    collision.near(pose.positions, one) for pose, predicted, _ in motions(share) for one in predicted
-                )
+                return min(collision.near(pose.positions, motion) for pose, motion, _ in motions(share))
 
             if (closest := near(share)) is not CLEAR:
                 share *= HALF if collision.then != "hold" and near(share * HALF) is CLEAR else 0.0

@@ -71,21 +71,11 @@ class Velocities:
         """Return the lowest and highest speeds (J,) of the period: a joint may reach its speed before another does."""
         return np.minimum(state.velocities, command), np.maximum(state.velocities, command)
 
-    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
-        """Return the predicted motions of the joints under a command (J,), since the acceleration is the least one.
-
-        They change their speeds by it, speed up at once and brake by it, or have the commanded speeds at once.
-        """
-        before, change = state.velocities, self.acceleration * state.period
-        slow = bounded(command, before - change, before + change)
-        braked = before - bounded(before, -change, change)
-        fast = np.where(command * before >= braked * before, command, braked)
-        motions = []
-        for speeds in {speeds.tobytes(): speeds for speeds in (slow, fast, command)}.values():
-            excess = before - bounded(speeds, np.minimum(before, 0.0), np.maximum(before, 0.0))  # until it has braked
-            way = state.period * speeds + 0.5 * abs(excess) * bounded(excess, -change, change) / self.acceleration
-            motions.append(Prediction(speeds, state.positions + way))
-        return motions
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
+        """Return the predicted motion of the joints under a command (J,)."""
+        change = self.acceleration * state.period
+        velocities = bounded(command, state.velocities - change, state.velocities + change)
+        return Prediction(velocities, state.positions + state.period * velocities)
 
 
 class StiffTargets:
@@ -103,11 +93,11 @@ class StiffTargets:
 
     def speeds(self, state: BodyState, command: Array) -> Interval:
         """Return the lowest and highest speeds (J,) of the period, which are equal."""
-        return (self.predicted(state, command)[0].velocities,) * 2
+        return (self.predicted(state, command).velocities,) * 2
 
-    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return the predicted motion of the joints under a command (J,)."""
-        return [Prediction((command - state.reference) / state.period, command)]
+        return Prediction((command - state.reference) / state.period, command)
 
 
 @dataclass(frozen=True)
@@ -144,14 +134,14 @@ class SoftTargets:
 
     def speeds(self, state: BodyState, command: Array) -> Interval:
         """Return the lowest and highest speeds (J,) of the period, which are equal."""
-        return (self.predicted(state, command)[0].velocities,) * 2
+        return (self.predicted(state, command).velocities,) * 2
 
-    def predicted(self, state: BodyState, command: Array) -> list[Prediction]:
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return the predicted motion of the joints under a command (J,)."""
         pull = state.period * self.kp
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
-        return [Prediction(velocities, state.positions + state.period * velocities)]
+        return Prediction(velocities, state.positions + state.period * velocities)
 
 
 Drive = Velocities | StiffTargets | SoftTargets

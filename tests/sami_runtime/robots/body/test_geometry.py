@@ -223,16 +223,6 @@ def test_the_highest_speed_of_a_point_is_that_of_the_worst_corner(table):
         assert geometry.speeds(at, low, high, [tip]) == [pytest.approx(worst, rel=1e-9)]
 
 
-@pytest.mark.parametrize("gain", GAINS.values(), ids=GAINS)
-def test_joints_that_speed_up_slowly_or_at_once_keep_their_distance(table, gain):
-    """Judged on one period of slow acceleration, they came 7 to 150 mm too close to a wall, up to 130 mm into it."""
-    boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
-    limits = {"velocity": {"most": 2.0}, "boxes": boxes, "collision": {"margin": 0.02}}
-    geometry, names, path = driven_arm(table, 1, limits, gain, 0.1, 150)
-    assert "body collision box wall lower" in names
-    assert min(geometry.clearance(place).distance for place, _ in path) > 0.015
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
