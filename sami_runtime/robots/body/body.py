@@ -328,13 +328,13 @@ class BodyLimits:
         def command(share: float) -> Array:
             return allowed if share == 1.0 else stand() + share * (allowed - stand())
 
-        def motions(share: float) -> list[tuple[BodyState, Prediction, Interval]]:
-            target, drive = command(share), self.drive
+        def motions(share: float) -> list[tuple[Array, Prediction]]:
+            target = command(share)
             moves = [(pose, target if hand is None else hand @ target) for pose, hand in poses]
-            return [(pose, drive.predicted(pose, move), drive.speeds(pose, move)) for pose, move in moves]
+            return [(pose.positions, self.drive.predicted(pose, move)) for pose, move in moves]
 
         def fastest(share: float) -> Array:
-            moves = [(at, speeds) for pose, end, speeds in motions(share) for at in (pose.positions, end.positions)]
+            moves = [(at, motion.speeds) for now, motion in motions(share) for at in (now, motion.positions)]
             return np.max([geometry.speeds(at, *speeds, self._places) for at, speeds in moves], axis=0)
 
         share = 1.0
@@ -346,7 +346,7 @@ class BodyLimits:
         if collision := self._collision:
 
             def near(share: float) -> Near:
-                return min(collision.near(pose.positions, motion) for pose, motion, _ in motions(share))
+                return min(collision.near(now, motion) for now, motion in motions(share))
 
             if (closest := near(share)) is not CLEAR:
                 share *= HALF if collision.then != "hold" and near(share * HALF) is CLEAR else 0.0

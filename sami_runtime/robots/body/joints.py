@@ -48,6 +48,8 @@ class Prediction(NamedTuple):
     """(J,) at the end of the period [rad/s, m/s]."""
     positions: Array
     """(J,) at the end of the period [rad, m]."""
+    speeds: Interval
+    """Lowest and highest velocities within the period, (J,) each: a joint may reach its own before another does."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,12 @@ class Velocities:
         """Return the command (J,) that brings the joints to rest."""
         return np.zeros_like(state.positions)
 
-    def speeds(self, state: BodyState, command: Array) -> Interval:
-        """Return the lowest and highest speeds (J,) of the period: a joint may reach its speed before another does."""
-        return np.minimum(state.velocities, command), np.maximum(state.velocities, command)
-
     def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return the predicted motion of the joints under a command (J,)."""
         change = self.acceleration * state.period
         velocities = bounded(command, state.velocities - change, state.velocities + change)
-        return Prediction(velocities, state.positions + state.period * velocities)
+        speeds = np.minimum(state.velocities, command), np.maximum(state.velocities, command)
+        return Prediction(velocities, state.positions + state.period * velocities, speeds)
 
 
 class StiffTargets:
@@ -91,13 +90,10 @@ class StiffTargets:
         """Return the command (J,) that brings the joints to rest."""
         return state.reference
 
-    def speeds(self, state: BodyState, command: Array) -> Interval:
-        """Return the lowest and highest speeds (J,) of the period, which are equal."""
-        return (self.predicted(state, command).velocities,) * 2
-
     def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return the predicted motion of the joints under a command (J,)."""
-        return Prediction((command - state.reference) / state.period, command)
+        velocities = (command - state.reference) / state.period
+        return Prediction(velocities, command, (velocities, velocities))
 
 
 @dataclass(frozen=True)
@@ -132,16 +128,12 @@ class SoftTargets:
         """Return the command (J,) that brings the joints to rest."""
         return state.positions - self.inertia * state.velocities / (state.period * self.kp)
 
-    def speeds(self, state: BodyState, command: Array) -> Interval:
-        """Return the lowest and highest speeds (J,) of the period, which are equal."""
-        return (self.predicted(state, command).velocities,) * 2
-
     def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return the predicted motion of the joints under a command (J,)."""
         pull = state.period * self.kp
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
-        return Prediction(velocities, state.positions + state.period * velocities)
+        return Prediction(velocities, state.positions + state.period * velocities, (velocities, velocities))
 
 
 Drive = Velocities | StiffTargets | SoftTargets
