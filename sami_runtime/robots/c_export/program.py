@@ -345,15 +345,10 @@ class Program:
 
     def _recurrent(self, node: GraphNode, gates: int) -> tuple[Any, Any, Any, Addresses, list[Addresses]]:
         """Return weights (I, G H), recurrent weights (H, G H), biases (2, G H), inputs (T, I), initial states (H,)."""
-        kind = {
-            name: value
-            for name, value in node.attributes.items()
-            if name not in ("hidden_size", "layout", "linear_before_reset")
-        }
         usual = {"direction": b"forward", "input_forget": 0}
         usual["activations"] = [b"Sigmoid", b"Tanh", *([b"Tanh"] if gates == 4 else [])]
-        for name, value in kind.items():
-            if usual.get(name) != value:
+        for name, value in node.attributes.items():
+            if name not in ("hidden_size", "layout", "linear_before_reset") and usual.get(name) != value:
                 raise self._refusal(node, f"has {name} = {value!r}")
         if node.attributes.get("layout", 0) or any(node.inputs[4:5]) or any(node.inputs[7:8]):
             raise self._refusal(node, "has batches first, lengths of sequences or peepholes")

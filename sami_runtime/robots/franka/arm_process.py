@@ -215,17 +215,8 @@ class ArmProcess:
         self._phase, self._command = ArmPhase.IDLE, None
 
     def _send_state(self, state: Any) -> None:
-        state_now = ArmState(
-            self._phase,
-            now(),
-            np.array(state.q),
-            np.array(state.dq),
-            self._arrived,
-            self._rate,
-            self._cycles,
-            self._lost_cycles,
-            self._worst,
-        )
+        motion = now(), np.array(state.q), np.array(state.dq), self._arrived
+        state_now = ArmState(self._phase, *motion, self._rate, self._cycles, self._lost_cycles, self._worst)
         with suppress(OSError):  # the loop's process is busy or gone
             self._link.send(pack_arm(state_now))
 

@@ -125,12 +125,10 @@ class ControlProcess(Generic[State]):
             elif message[:1] == FAULT:
                 self._fault = self._fault or message[1:].decode()
             elif not message:
-                if not self._fault:
-                    code = self._process.poll()
-                    self._fault = (
-                        f"the process that speaks to the {self.part} is gone (exit code {code}); the robot stops by "
-                        "itself when packets cease"
-                    )
+                self._fault = self._fault or (
+                    f"the process that speaks to the {self.part} is gone (exit code {self._process.poll()}); the robot "
+                    "stops by itself when packets cease"
+                )
                 return
 
     def _ready(self) -> dict[str, Any]:

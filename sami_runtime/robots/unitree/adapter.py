@@ -34,8 +34,9 @@ FOLDED = np.array([0.0, 1.36, -2.65] * 4)
 LYING_DEG = 33.0
 """Largest tilt of the trunk [degrees] from which a lying robot gets up; beyond it, simulated robots may tip over."""
 DOUBLED = "two robots publish rt/lowstate in this domain, and both obey what is sent: turn one off"
+RIVAL = "another adapter can command this robot, which would obey both: end it (a killed one counts for about 10 s)"
 LISTENING_S = 0.5
-"""How long [s] the adapter listens for a second robot before it connects."""
+"""How long [s] the adapter listens for a second robot or adapter before it connects."""
 RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] for the sport mode to release the motors."""
@@ -81,7 +82,7 @@ class UnitreeAdapter:
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
             self._require_robot()
-            refuse(self._conflicts(), "sent")
+            refuse([*self._conflicts(), *([RIVAL] if self._link.has_rival else [])], "sent")
             arm_watchdog(settings)
         except BaseException:
             self.close()
@@ -246,7 +247,7 @@ class UnitreeAdapter:
         return dict(zip(("forward", "left", "turn"), velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
-        """Wait for the first reading and for a subscriber of the commands, and listen for a second robot.
+        """Wait for the first reading and for a subscriber of the commands, and listen for a second robot or adapter.
 
         Raises:
             AdapterError: The robot reports nothing, or does not subscribe to commands.
@@ -266,6 +267,8 @@ class UnitreeAdapter:
         refuse(faults, "sent")
         end = time.monotonic() + LISTENING_S
         while not self._link.is_doubled and time.monotonic() < end:
+            time.sleep(POLL_S)
+        while self._link.has_rival and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
     def _conflicts(self) -> list[str]:

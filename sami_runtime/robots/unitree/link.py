@@ -9,9 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
 from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Policy, Qos
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
@@ -34,6 +36,8 @@ WAKE_NS = 100_000_000
 POLL_S = 0.02
 TOGETHER_S = 1.0
 """Two publishers count as two robots if the readings of both came within this time [s]."""
+MARK = Policy.Userdata(b"sami: driver")
+"""Marks an adapter's publisher of commands: services of the robot and watchdogs publish commands, too."""
 NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
 INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
 <NetworkInterface name="{}" priority="default" multicast="default"/>
@@ -83,10 +87,13 @@ class MotorLink:
         commands, states = (
             Topic(self._participant, f"rt/{name}", kind) for name, kind in (("lowcmd", LowCmd), ("lowstate", LowState))
         )
-        self._writer, self._reader = DataWriter(self._participant, commands), DataReader(self._participant, states)
+        self._writer = DataWriter(self._participant, commands, Qos(MARK) if hear else None)
+        self._reader = DataReader(self._participant, states)
+        self._publishers = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
         self._condition, self._waits = ReadCondition(self._reader, NEW), WaitSet(self._participant)
         self._waits.attach(self._condition)
-        self._entities += [self._participant, commands, states, self._writer, self._reader, self._condition]
+        self._entities += [self._participant, commands, states, self._writer, self._reader, self._publishers]
+        self._entities.append(self._condition)
         self._command_until: tuple[bytes, float] | None = None
         self._clock = MonotonicClock()  # `time.monotonic` stands still while the machine is suspended
         self._lock, self._news, self._open = threading.Lock(), threading.Event(), True
@@ -105,6 +112,12 @@ class MotorLink:
         """Whether two robots publish readings, and so both obey the commands."""
         since = time.monotonic() - TOGETHER_S
         return sum(receipt > since for receipt in list(self._receipts.values())) > 1
+
+    @property
+    def has_rival(self) -> bool:
+        """Whether another adapter can command the robot."""
+        peers = [peer for peer in self._publishers.read(1000) if peer.sample_info.instance_state == InstanceState.Alive]
+        return sum(MARK in peer.qos for peer in peers) > 1
 
     @property
     def has_listener(self) -> bool:

@@ -241,15 +241,15 @@ def test_a_robot_that_lies_on_its_side_is_not_driven(robot):
 
 def test_a_robot_whose_sport_mode_is_on_is_refused_and_when_it_comes_on_later_too(robot):
     robot.count = 0
-    with closing(connect()) as adapter:
-        robot.mode = "mcf"
-        try:
+    try:
+        with closing(connect()) as adapter:
+            robot.mode = "mcf"
             with pytest.raises(AdapterError, match=r"Unitree's sport mode is on \('mcf'\)"):
                 adapter.reset()
-            with pytest.raises(AdapterError, match="release_sport_mode = true"):
-                connect()
-        finally:
-            robot.mode = ""
+        with pytest.raises(AdapterError, match="release_sport_mode = true"):
+            connect()
+    finally:
+        robot.mode = ""
     assert robot.count == 0
 
 
@@ -302,6 +302,18 @@ def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_sta
         finally:
             second.open = False
             second.thread.join()
+
+
+def test_a_second_adapter_of_the_robot_is_refused_and_the_first_drives_on(robot, monkeypatch):
+    """Both connected, and the motors followed the targets of both in turn."""
+    monkeypatch.setattr(adapters, "LISTENING_S", 1.0)
+    with closing(connect()) as adapter:
+        with pytest.raises(AdapterError, match=r"nothing was sent.*\n.*another adapter can command this robot"):
+            connect(heard_s=3.0)
+        adapter.reset()
+        adapter.write(np.zeros(12, np.float32))
+        robot.until(lambda: robot.kp == 20.0)
+    connect().close()
 
 
 def test_a_robot_that_was_started_again_is_driven_on(robot, monkeypatch):
