@@ -79,6 +79,32 @@ def test_a_robot_that_does_as_it_is_told_never_leaves_and_the_rate_is_kept(boxed
         last = executed
 
 
+@pytest.mark.parametrize("limits", [{}, {"rate": 5.0}, {"rate": 5.0, "acceleration": 40.0}])
+@pytest.mark.parametrize(("spacings", "beyond"), [((1.0, 0.5, 0.1), 0.0), ((1.0, 1.0, 3.0), 2.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_actions_lead_out_only_by_late_ticks(boxed, limits, spacings, beyond, seed):
+    """As docs/reference/guards.md says, also if positions are old, missing or outside."""
+    random = np.random.default_rng(seed)
+    armed = boxed(**limits, out_of_bounds="act", max_age_s=1.0, stop_after=40)
+    low, high, way = np.array([-0.5, -0.2]), np.array([0.5, 0.3]), SCALE * np.array([1.0, -1.0])
+    place, applied, now = random.uniform(low - 0.2, high + 0.2), np.zeros(2), 0.0
+    low, high, past = np.minimum(low, place), np.maximum(high, place), [(place, 0.0)]
+    if "rate" in limits:  # from the full speed, a late tick also delays the braking
+        beyond *= 3.0
+    for _ in range(80):
+        at = random.integers(len(past))
+        (seen, stamp), past = past[at], past[at:][-2:]
+        seen = np.where(random.random(2) < 0.2, np.nan, seen) if now else seen
+        assert armed.fault(frame(seen, stamp), now) is None
+        target = random.choice([-1e6, -1.0, 0.3, 1.0, 1e6], 2)
+        applied = armed.write(armed.propose(np.float32(target), now)).action.astype(float)
+        elapsed = random.choice(spacings)
+        place, now = place + way * applied * elapsed, now + PERIOD * elapsed
+        past.append((place, now))
+        excess = np.maximum(place - high, low - place).max() / SCALE
+        assert excess <= beyond + 1e-4
+
+
 @pytest.mark.parametrize("late", [0, 1, 3])
 @pytest.mark.parametrize("rate", [None, 2.5])
 @pytest.mark.parametrize("share", [1, 4])
