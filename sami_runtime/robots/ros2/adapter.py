@@ -54,6 +54,8 @@ more. The gate stops earlier by default, but a person's pause reads nothing that
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
+_command_topics: dict[int, str] = {}
+"""Command topic of each open adapter of this process, by id: watchdogs send its last message."""
 
 
 class Ros2Adapter:
@@ -111,11 +113,13 @@ class Ros2Adapter:
             faults = [*self._silent_topics(deadline), *missing_subscribers(self._node, commands, deadline)]
             sent_topics = [(topic, kind.ros, qos) for topic, (kind, qos) in commands.items()]
             while (rivals := self._doubled(sent_topics)) and time.monotonic() < deadline:
-                arm_watchdog(settings, None)  # it may be the publisher, for an earlier adapter of this process
+                if settings.command.topic not in _command_topics.values():
+                    arm_watchdog(settings, None)  # it may be the publisher, for an earlier adapter of this process
                 time.sleep(POLL_S)
             refuse([*faults, *self._doubled(self._observed_topics), *rivals], "sent")
             refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
+            _command_topics[id(self)] = settings.command.topic
         except BaseException:
             self.close()
             raise
@@ -261,6 +265,7 @@ class Ros2Adapter:
                     self.stop()
             finally:
                 self._open = False
+                _command_topics.pop(id(self), None)
                 self._node.close()
 
     def _command_of(self, action: NDArray[np.float32]) -> RobotCommand:
@@ -282,8 +287,7 @@ class Ros2Adapter:
 
     def _doubled(self, topics: Iterable[tuple[str, str, Qos]]) -> list[str]:
         """Return a sentence for each topic (name, type, quality of service) that has more than one publisher."""
-        faults = (doubled(*topic, self._node.publishers(topic[0])) for topic in topics)
-        return [fault for fault in faults if fault]
+        return [fault for topic in topics if (fault := doubled(*topic, self._node.publishers(topic[0])))]
 
     def _faults_of_home(self) -> list[str]:
         assert self.sources.joints is not None

@@ -124,9 +124,7 @@ def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
         faults.append(f"the model's arm has {size} joints, kinematics.joints {len(settings.kinematics.joints)}")
     if command.action == "hand":
         if (action.name, action.elements) != (PANDA_ACTION.name, PANDA_ACTION.elements):
-            faults.append(
-                f"command.action is 'hand', and the model writes {action.name} ({', '.join(action.elements)})"
-            )
+            faults.append(f"command.action is 'hand', the model writes {action.name} ({', '.join(action.elements)})")
         if settings.kinematics is None:
             return [*faults, "command.action is 'hand', which needs kinematics"]
         if command.joints and sorted(command.joints) != sorted(settings.kinematics.joints):

@@ -201,12 +201,10 @@ class DdsNode:
         return self._topics[name]
 
     def _peers(self, reader: Any, topic: str) -> list[Peer]:
-        endpoints = reader.read(MANY)
-        alive = [endpoint for endpoint in endpoints if endpoint.sample_info.instance_state == InstanceState.Alive]
         return [
             Peer(_ros_name(endpoint.type_name), _qos_of(endpoint.qos), f"{endpoint.key}")
-            for endpoint in alive
-            if endpoint.topic_name == _mangled(topic)
+            for endpoint in reader.read(MANY)
+            if endpoint.sample_info.instance_state == InstanceState.Alive and endpoint.topic_name == _mangled(topic)
         ]
 
     def _listen(self) -> None:

@@ -93,9 +93,9 @@ def test_hostile_actions_lead_out_only_by_late_ticks(boxed, limits, spacings, be
         beyond *= 3.0
     for _ in range(80):
         at = random.integers(len(past))
-        (seen, stamp), past = past[at], past[at:][-2:]
-        seen = np.where(random.random(2) < 0.2, np.nan, seen) if now else seen
-        assert armed.fault(frame(seen, stamp), now) is None
+        (reading, stamp), past = past[at], past[at:][-2:]
+        reading = np.where(random.random(2) < 0.2, np.nan, reading) if now else reading
+        assert armed.fault(frame(reading, stamp), now) is None
         target = random.choice([-1e6, -1.0, 0.3, 1.0, 1e6], 2)
         applied = armed.write(armed.propose(np.float32(target), now)).action.astype(float)
         elapsed = random.choice(spacings)

@@ -182,6 +182,7 @@ def test_another_commander_is_refused_at_the_start_unless_it_is_the_watchdog_of_
     node.publishers = lambda topic: peers if topic == ARM else []
     with pytest.raises(AdapterError, match=f"{ARM} has 2 publishers, /sami and /other, and the robot can have one"):
         adapters.Ros2Adapter(clock, contract, robot.settings.model_copy(update={"heard_s": 0.0}))
+    monkeypatch.setattr(adapters, "_command_topics", {})  # the earlier adapter was closed
     monkeypatch.setattr(adapters, "arm_watchdog", lambda settings, last: last is None and peers.pop())
     adapters.Ros2Adapter(clock, contract, robot.settings).close()
     assert len(peers) == 1
