@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError
@@ -82,10 +83,31 @@ _running: list[Watchdog] = []
 """The running watchdogs that this process started."""
 
 
-def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send an adapter's instruction to each running watchdog; arguments and errors as of `Watchdog.instruct`."""
-    for watchdog in list(_running):
+def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send an adapter's instruction to the running watchdogs that expect it and do not stop another adapter's robot.
+
+    Arguments as of `Watchdog.instruct`; until `release_watchdogs(adapter)`, they stop the robot of this one alone.
+
+    Raises:
+        AdapterError: All that expect it stop another adapter's robot; or as of `Watchdog.instruct`.
+    """
+    expecting = [watchdog for watchdog in _running if kind in watchdog._expected]
+    free = [watchdog for watchdog in expecting if watchdog._instructors.get(kind, adapter) is adapter]
+    if expecting and not free:
+        raise AdapterError(
+            "the watchdog of this process stops another robot already. Start one more before this robot's adapter "
+            "connects, or drive each robot from a process of its own."
+        )
+    for watchdog in free:
+        watchdog._instructors[kind] = adapter
         watchdog.instruct(kind, document, descriptors)
+
+
+def release_watchdogs(adapter: object) -> None:
+    """Let other adapters instruct the running watchdogs, because this one is closed."""
+    for watchdog in _running:
+        for kind in [kind for kind, other in watchdog._instructors.items() if other is adapter]:
+            del watchdog._instructors[kind]
 
 
 def beat_watchdogs(period_s: float) -> None:
@@ -145,6 +167,7 @@ class Watchdog:
         self._lock, self._instructions = threading.Lock(), 0
         self._expected: set[str] = set()
         self._waits: set[str] = set()
+        self._instructors: WeakValueDictionary[str, object] = WeakValueDictionary()  # open adapters, by their kinds
 
     @property
     def pid(self) -> int | None:

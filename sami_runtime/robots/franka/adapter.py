@@ -37,7 +37,7 @@ from sami_runtime.robots.franka.requirements import faults_of_contract, faults_o
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest, joint_signals
 from sami_runtime.robots.kit.faults import refuse
-from sami_runtime.safety.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs, release_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
@@ -98,7 +98,7 @@ class FrankaAdapter:
             ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ring, bell:
                 self._arm = ControlProcess("arm", document, unpack_arm, bell)
-                instruct_watchdogs(KIND, {}, [ring.fileno()])
+                instruct_watchdogs(self, KIND, {}, [ring.fileno()])
             self._hand = ControlProcess("hand", document, unpack_hand)
             refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
             self._require_camera()
@@ -234,6 +234,7 @@ class FrankaAdapter:
         for part in (self._arm, self._hand):
             if part is not None:
                 part.close()
+        release_watchdogs(self)
         self._link.close()
 
     def _send(self, command: bytes, width: float) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:

@@ -34,7 +34,7 @@ from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_si
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
-from sami_runtime.safety.watchdog import beat_watchdogs
+from sami_runtime.safety.watchdog import beat_watchdogs, release_watchdogs
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -54,8 +54,6 @@ more. The gate stops earlier by default, but a person's pause reads nothing that
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
-_command_topics: dict[int, str] = {}
-"""Command topic of each open adapter of this process, by id: watchdogs send its last message."""
 
 
 class Ros2Adapter:
@@ -113,13 +111,12 @@ class Ros2Adapter:
             faults = [*self._silent_topics(deadline), *missing_subscribers(self._node, commands, deadline)]
             sent_topics = [(topic, kind.ros, qos) for topic, (kind, qos) in commands.items()]
             while (rivals := self._doubled(sent_topics)) and time.monotonic() < deadline:
-                if settings.command.topic not in _command_topics.values():
-                    arm_watchdog(settings, None)  # it may be the publisher, for an earlier adapter of this process
+                with suppress(AdapterError):  # the watchdog of another adapter stays as it is
+                    arm_watchdog(self, settings, None)  # it may be the publisher, for an adapter that is closed
                 time.sleep(POLL_S)
             refuse([*faults, *self._doubled(self._observed_topics), *rivals], "sent")
             refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
-            arm_watchdog(settings, self._last)
-            _command_topics[id(self)] = settings.command.topic
+            arm_watchdog(self, settings, self._last)
         except BaseException:
             self.close()
             raise
@@ -265,7 +262,7 @@ class Ros2Adapter:
                     self.stop()
             finally:
                 self._open = False
-                _command_topics.pop(id(self), None)
+                release_watchdogs(self)
                 self._node.close()
 
     def _command_of(self, action: NDArray[np.float32]) -> RobotCommand:

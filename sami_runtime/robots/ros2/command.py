@@ -164,16 +164,16 @@ def missing_subscribers(node: Node, topics: Mapping[str, tuple[type[Any], Qos]],
         time.sleep(POLL_S)
 
 
-def arm_watchdog(settings: RosSettings, last: Numbers | None) -> None:
+def arm_watchdog(adapter: object, settings: RosSettings, last: Numbers | None) -> None:
     """Pass the last message, which stops the robot, to this process's watchdogs; wait until they can send it.
 
     Raises:
-        AdapterError: A watchdog cannot send it.
+        AdapterError: A watchdog cannot send it, or stops the robot of another adapter.
     """
     document: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
     document |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
     try:
-        instruct_watchdogs(KIND, document)
+        instruct_watchdogs(adapter, KIND, document)
     except AdapterError as error:
         raise AdapterError(f"the watchdog cannot reach {settings.command.topic}: {error}") from error
 

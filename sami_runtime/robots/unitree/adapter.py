@@ -22,6 +22,7 @@ from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
 from sami_runtime.robots.unitree.stop import arm_watchdog
+from sami_runtime.safety.watchdog import release_watchdogs
 
 STANDING_S = 1.0
 """Time [s] for which a robot that stood up keeps standing if no loop reads."""
@@ -83,7 +84,7 @@ class UnitreeAdapter:
         try:
             self._require_robot()
             refuse([*self._conflicts(), *([RIVAL] if self._link.has_rival else [])], "sent")
-            arm_watchdog(settings)
+            arm_watchdog(self, settings)
         except BaseException:
             self.close()
             raise
@@ -203,6 +204,7 @@ class UnitreeAdapter:
         while self._is_driven and time.monotonic() < end and abs(self.reading.velocities).max() > STILL:
             time.sleep(POLL_S)
         self._open = False
+        release_watchdogs(self)
         self._link.close()
 
     def _lead_to(self, angles: NDArray[np.float64]) -> None:

@@ -15,14 +15,15 @@ KIND = "unitree"
 """Name by which the adapter addresses its emergency stop in a watchdog's process."""
 
 
-def arm_watchdog(settings: UnitreeSettings) -> None:
+def arm_watchdog(adapter: object, settings: UnitreeSettings) -> None:
     """Tell this process's watchdogs to connect to the robot, and wait until they have connected.
 
     Raises:
-        AdapterError: A watchdog cannot connect.
+        AdapterError: A watchdog cannot connect, or stops the robot of another adapter.
     """
     try:
-        instruct_watchdogs(KIND, settings.model_dump(include={"domain", "network", "hz", "damp_kd", "heard_s"}))
+        keys = {"domain", "network", "hz", "damp_kd", "heard_s"}
+        instruct_watchdogs(adapter, KIND, settings.model_dump(include=keys))
     except AdapterError as error:
         raise AdapterError(f"the watchdog cannot reach the robot: {error}") from error
 

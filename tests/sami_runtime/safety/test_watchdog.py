@@ -13,7 +13,7 @@ import pytest
 
 from sami_runtime import AdapterError, SafetyStop, SamiError, Watchdog
 from sami_runtime.safety import watchdog as module
-from sami_runtime.safety.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs, release_watchdogs
 from tests.making.stops import Stops
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
@@ -308,20 +308,26 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
         other.end()
         assert not dog.fire(wait_s=0.1), "what was not sent has not worked"
         dog.rearm()
-        instruct_watchdogs("hand", {})
+        arm, another = threading.Event(), threading.Event()  # any objects
+        instruct_watchdogs(arm, "hand", {})
         with pytest.raises(AdapterError, match="no topic"):
-            instruct_watchdogs("arm", {})
+            instruct_watchdogs(arm, "arm", {})
         with pytest.raises(SamiError, match="waits for instructions of an adapter of arm"):
             dog.beat()
-        instruct_watchdogs("arm", {"topic": "rest"}, [writes])
+        instruct_watchdogs(arm, "arm", {"topic": "rest"}, [writes])
         os.close(writes)
+        with pytest.raises(AdapterError, match="stops another robot already"):
+            instruct_watchdogs(another, "arm", {"topic": "other"})
         dog.beat()
         assert dog.fire(wait_s=10.0)
         assert os.read(reads, 4) == b"rest"
         os.kill(dog.pid, signal.SIGKILL)
         with pytest.raises(AdapterError, match="its process"):
-            instruct_watchdogs("arm", {"topic": "rest"})
-    instruct_watchdogs("arm", {})  # nobody watches
+            instruct_watchdogs(arm, "arm", {"topic": "rest"})
+        release_watchdogs(arm)
+        with pytest.raises(AdapterError, match="its process"):
+            instruct_watchdogs(another, "arm", {"topic": "rest"})
+    instruct_watchdogs(arm, "arm", {})  # nobody watches
     os.close(reads)
 
 

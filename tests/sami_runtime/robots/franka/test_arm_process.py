@@ -34,7 +34,7 @@ def test_a_watchdog_rings_at_the_arm_that_its_adapter_drives(pair):
     with Watchdog("sami_runtime.robots.franka:emergency_stop", 60.0) as dog:
         assert not dog.fire(wait_s=0.1)
         dog.rearm()
-        instruct_watchdogs(KIND, {}, [ring.fileno()])
+        instruct_watchdogs(dog, KIND, {}, [ring.fileno()])
         ring.close()
         assert dog.fire(wait_s=10.0)
         assert bell.recv(16)

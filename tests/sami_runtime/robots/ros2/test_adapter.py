@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, MonotonicClock, Session, shipped_models
+from sami_runtime import AdapterError, MonotonicClock, Session, Watchdog, shipped_models
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.messages import JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node
@@ -17,7 +17,6 @@ from sami_runtime.signals import Signal
 from tests.making.ros2 import LOOPBACK
 
 pytest.importorskip("cyclonedds")
-from sami_runtime.robots.ros2 import adapter as adapters
 
 DOMAIN = 100 + os.getpid() % 60
 NAMES = ("shoulder", "elbow", "wrist")
@@ -25,11 +24,12 @@ NAMES = ("shoulder", "elbow", "wrist")
 
 @pytest.fixture
 def robot(monkeypatch):
-    """Joints that rest, and a controller that obeys nobody."""
+    """Joints that rest, and the commands that reach their controller."""
     monkeypatch.setenv("CYCLONEDDS_URI", LOOPBACK)
     node, ended = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
     joints = node.publisher("/joint_states", JointMessage, Qos())
-    node.subscribe("/commands", Numbers, Qos(), lambda message, now: None)
+    commands = []
+    node.subscribe("/commands", Numbers, Qos(), lambda message, now: commands.append(message.data.tolist()))
 
     def report():
         while not ended.wait(0.02):
@@ -37,7 +37,7 @@ def robot(monkeypatch):
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
-    yield node
+    yield commands
     ended.set()
     thread.join()
     node.close()
@@ -61,15 +61,19 @@ def connect(heard_s):
     return make(MonotonicClock(), contract, table)
 
 
-def test_a_second_adapter_of_a_process_is_refused_and_leaves_the_watchdog_of_the_first_armed(robot, monkeypatch):
+def test_a_second_adapter_of_a_process_is_refused_and_leaves_the_watchdog_of_the_first_armed(robot):
     """The watchdog was told to leave the command's topic, and sent nothing when it fired."""
-    messages, topics = [], {}
-    monkeypatch.setattr(adapters, "_command_topics", topics)
-    monkeypatch.setattr(adapters, "arm_watchdog", lambda settings, last: messages.append(last))
-    with closing(connect(heard_s=30.0)):
-        assert [last.data.tolist() for last in messages] == [[0.0, 0.0, 0.0]]
-        with pytest.raises(AdapterError, match="/commands has 2 publishers"):
+    with (
+        Watchdog("sami_runtime.robots.ros2:emergency_stop", 60.0) as dog,
+        closing(connect(heard_s=30.0)),
+    ):
+        with pytest.raises(AdapterError, match=r"/commands has [23] publishers"):
             connect(heard_s=2.0)
-        assert len(messages) == 1
-        assert [*topics.values()] == ["/commands"]
-    assert not topics
+        dog.begin()
+        assert dog.fire(wait_s=10.0)
+        end = time.monotonic() + 10.0
+        while not robot and time.monotonic() < end:
+            time.sleep(0.02)
+        assert robot[0] == [0.0, 0.0, 0.0]
+        dog.rearm()
+        dog.end()

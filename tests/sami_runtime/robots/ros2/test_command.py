@@ -182,8 +182,7 @@ def test_another_commander_is_refused_at_the_start_unless_it_is_the_watchdog_of_
     node.publishers = lambda topic: peers if topic == ARM else []
     with pytest.raises(AdapterError, match=f"{ARM} has 2 publishers, /sami and /other, and the robot can have one"):
         adapters.Ros2Adapter(clock, contract, robot.settings.model_copy(update={"heard_s": 0.0}))
-    monkeypatch.setattr(adapters, "_command_topics", {})  # the earlier adapter was closed
-    monkeypatch.setattr(adapters, "arm_watchdog", lambda settings, last: last is None and peers.pop())
+    monkeypatch.setattr(adapters, "arm_watchdog", lambda adapter, settings, last: last is None and peers.pop())
     adapters.Ros2Adapter(clock, contract, robot.settings).close()
     assert len(peers) == 1
 
@@ -334,6 +333,6 @@ def test_a_watchdog_that_the_adapter_did_not_reach_has_not_stopped_the_robot():
     with Watchdog("sami_runtime.robots.ros2:emergency_stop", 60.0) as dog:
         assert not dog.fire(wait_s=0.1)
         dog.rearm()
-        instruct_watchdogs(KIND, {"data": None})
+        instruct_watchdogs(dog, KIND, {"data": None})
         dog.beat()
         assert not dog.fire(wait_s=0.1)
