@@ -186,11 +186,7 @@ class Recipe(Entry):
 
     @classmethod
     def parse(cls, document: Mapping[str, Any], source: str) -> Recipe:
-        """Read a recipe from a table.
-
-        Args:
-            document: The table, as TOML is parsed.
-            source: Where the table came from, for messages.
+        """Read a recipe from a table, as TOML is parsed; messages name its `source`.
 
         Raises:
             ContractError: A key is unknown, missing or wrong.

@@ -182,7 +182,7 @@ def require_shapes(
         outputs = session.run(list(expected), dict(inputs))
     except Exception as error:
         raise ArtifactError(
-            f"{artifact.path} cannot be run with a batch of {batch}: {error}. Export the model again."
+            f"{artifact.path} cannot be run with a batch of {batch}: {error}. Export it with a free batch axis."
         ) from error
     for (name, shape), value in zip(expected.items(), outputs, strict=True):
         if value.shape != shape:

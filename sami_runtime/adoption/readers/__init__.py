@@ -91,6 +91,6 @@ def bare_reading(path: Path) -> PolicyReading:
     tensors = {"input": scan.inputs, "output": scan.outputs}
     values = {key: declared[0].name for key, declared in tensors.items() if len(declared) == 1}
     sources = {key: FieldSource(kind="file", where=f"{path}") for key in values}
-    if len(scan.outputs) > 1:
-        sources["output"] = FieldSource(kind="unknown", where=f"outputs: {excerpt([t.name for t in scan.outputs])}")
+    for key in sorted(tensors.keys() - values.keys()):
+        sources[key] = FieldSource(kind="unknown", where=f"{key}s: {excerpt([t.name for t in tensors[key]])}")
     return PolicyReading(data, values, sources)

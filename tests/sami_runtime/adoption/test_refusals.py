@@ -175,10 +175,15 @@ def test_a_draft_is_a_contract_once_its_gaps_are_filled(tmp_path):
     assert bare.count("# ???  scale =   # missing: ") == 2
 
 
-def test_a_draft_names_the_outputs_of_a_graph_that_has_several(tmp_path):
+@pytest.mark.parametrize(
+    ("key", "names"), [("input", "['obs', 'h_in', 'c_in']"), ("output", "['actions', 'h_out', 'c_out']")]
+)
+def test_a_draft_names_the_tensors_of_a_graph_that_has_several_and_the_table_of_a_state(tmp_path, key, names):
     paths = foreign.Foreign(tmp_path).write(foreign.recurrent(), PASSING)
-    line = next(line for line in draft(read_policy(paths[0])).splitlines() if line.startswith("# ???  output ="))
-    assert line.endswith("(outputs: ['actions', 'h_out', 'c_out'])")
+    text = draft(read_policy(paths[0]))
+    line = next(line for line in text.splitlines() if line.startswith(f"# ???  {key} ="))
+    assert line.endswith(f"({key}s: {names})")
+    assert "a table [[state]] with `name`, `input`, `output`" in text
 
 
 def test_a_draft_explains_each_gap_with_an_example_and_names_the_size_of_the_input(tmp_path):

@@ -57,6 +57,33 @@ def test_a_recurrent_policy_whose_batch_the_exporter_fixed_takes_many_episodes(a
     assert numpy_helper.to_array(exported.graph.initializer[3]).tolist() == [1, 1, HIDDEN]
 
 
+def test_a_recurrent_policy_that_counts_sequences_takes_many_episodes(adopted):
+    """RecurrentPPO of sb3-contrib, by torch's older exporter: a constant node says that there is one sequence."""
+    generator = np.random.default_rng(0)
+    weights = {
+        "W": generator.normal(0, 0.4, (1, 4 * HIDDEN, SIZE)).astype(np.float32),
+        "R": generator.normal(0, 0.4, (1, 4 * HIDDEN, HIDDEN)).astype(np.float32),
+        "axis": np.array([1], np.int64),
+        **weights_of(HIDDEN),
+    }
+    nodes = [
+        helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(np.array([1, -1, SIZE]))),
+        helper.make_node("Reshape", ["obs", "shape"], ["sequences"]),
+        helper.make_node("Transpose", ["sequences"], ["x"], perm=[1, 0, 2]),
+        helper.make_node("LSTM", ["x", "W", "R", "", "", "h", "c"], ["y", "h_out", "c_out"], hidden_size=HIDDEN),
+        helper.make_node("Squeeze", ["y", "axis"], ["steps"]),
+        helper.make_node("Transpose", ["steps"], ["turned"], perm=[1, 0, 2]),
+        helper.make_node("Flatten", ["turned"], ["last"], axis=2),
+        helper.make_node("Gemm", ["last", "w", "b"], ["actions"]),
+    ]
+    inputs = [info("obs", [1, SIZE]), *(info(state, [1, 1, HIDDEN]) for state in "hc")]
+    outputs = [info("actions", [1, 2]), *(info(f"{state}_out", [1, 1, HIDDEN]) for state in "hc")]
+    pairs = [{"name": state, "input": state, "output": f"{state}_out"} for state in "hc"]
+    fields = document(state=pairs, signals=[signal("joint_angles", "rad", list("abcd"), [0, SIZE])])
+    del fields["last_action"]
+    assert len(adopted(model(nodes, inputs, outputs, weights), fields).contract.state) == 2
+
+
 def action_of_named_size():
     """A policy as torch's older exporter writes it with a dynamic batch: the size of a computed action is a name."""
     policy = feed_forward()
