@@ -1,1 +1,19 @@
 """The `sami` command."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command; Ctrl-C prints one line and exits with code 130, also during the imports at the start."""
+    try:
+        from .app import main as command
+
+        command()
+    except (KeyboardInterrupt, SystemExit) as error:
+        cause: BaseException | None = error  # typer turns an interruption into an exit
+        while not (cause is None or isinstance(cause, KeyboardInterrupt)):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        print(f"sami: {str(cause) or 'interrupted'}", file=sys.stderr)
+        sys.exit(130)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .options import FORCE, JSON, split_pair
-from .output import print_text, text_console
+from .output import text_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -71,8 +71,7 @@ def task_progress(title: str, total: int, keep: Path | None = None) -> Iterator[
             yield lambda _: advance(1)
     except KeyboardInterrupt:
         stored = keep and f"{keep.parent} has the finished tasks or task sets, and the same command continues"
-        print_text(f"stopped; {stored or 'nothing is stored. --out FOLDER stores each finished task'}", error=True)
-        raise
+        raise KeyboardInterrupt(f"stopped; {stored or 'nothing is stored. --out FOLDER stores them'}") from None
 
 
 def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, Path] | None:
@@ -80,8 +79,7 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
 
     Called before a measurement: SamiError if the outputs exist (without --force) or cannot be written.
     """
-    from sami_runtime.errors import SamiError
-    from sami_runtime.files import require_output
+    from sami_runtime.files import make_folder, require_output
 
     if folder is None:
         return None
@@ -91,10 +89,7 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
     if plot:
         import matplotlib  # noqa: F401
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SamiError(f"{folder} cannot be made: {error.strerror}. Choose another --out.") from None
+    make_folder(folder)
     return files
 
 

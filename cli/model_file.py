@@ -51,7 +51,8 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
             "To drive a robot with it, use sami drive."
         )
     if is_code(str(name)):
-        require_named(str(name), "environment", f"model {contract.name!r}")
+        advice = "; a model also runs in another environment with the same signals, named by --env"
+        require_named(str(name), f"model {contract.name!r}", advice)
     try:
         spec = environment(str(name))
     except SamiError as error:

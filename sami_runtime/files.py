@@ -25,10 +25,7 @@ else:
 
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """Largest document that is read [bytes]; documents that people write have a few kB."""
-_UNWRITABLE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
-    *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
-}
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 """Error numbers of a disk that is full, read-only or broken, and of a limit of this process (`ulimit -f`)."""
 M = TypeVar("M", bound=BaseModel)
 ENDING = ".unfinished"
@@ -189,17 +186,24 @@ def toml_value(text: str) -> Any:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an OSError of a disk that is full or not writable to a SamiError that names the file."""
+    """Convert an OSError of a full or write-protected disk, or of this path, to a SamiError that names the file."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _UNWRITABLE:
+        cause = str(error.filename)  # the path, a temporary file beside it, or a folder above it
+        if error.errno not in _UNWRITABLE and not (cause.startswith(str(path)) or str(path).startswith(cause)):
             raise
         file = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
             f"{file} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
             "changed."
         ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing; raise SamiError if the system does not."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -239,6 +243,19 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
         remove(backup)
 
 
+@contextmanager
+def folder_of_outputs(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it for a `with` block, and remove the new ones that are still empty after it."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    make_folder(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty, and so are those above it
+            for path in missing:
+                path.rmdir()
+
+
 def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (), makes_folder: bool = False) -> None:
     """Check that an output can be written without losing another file; a command calls this before it computes.
 
@@ -276,7 +293,7 @@ def remove(path: Path) -> None:
     """Remove a file or a folder; nothing where there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:
+    elif os.path.lexists(path):  # else it may lie below a file, at which unlink raises
         path.unlink(missing_ok=True)
 
 

@@ -31,16 +31,15 @@ def only_named(names: Iterable[str]) -> Iterator[None]:
         _files = before
 
 
-def require_named(name: str, kind: str, source: str = "a file") -> None:
-    """Raise SamiError if a file names this code and the user did not; see `only_named`."""
+def require_named(name: str, source: str = "a file", advice: str = "") -> None:
+    """Raise SamiError if a file names this environment's code and the user did not; see `only_named`."""
     if _files is None or Path(name).absolute() in _files:
         return
     option = f"--env {in_shell(name)}" if name.isprintable() else "--env and that name"
     place = ", in the folder from which that is its path" if name.endswith(".toml") else ""
     raise SamiError(
-        f"{source} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
-        f"{option} if you trust it{place}; a model also runs in another environment with the same signals, named by "
-        "--env."
+        f"{source} names the environment {name!r}, which is code, and code that only a file names is not imported. Add "
+        f"{option} if you trust it{place}{advice}."
     )
 
 

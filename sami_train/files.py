@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
+from sami_runtime.files import make_folder as make_folder
 from sami_runtime.files import remove as remove
 from sami_runtime.files import unfinished as unfinished
 from sami_runtime.files import writing as writing
@@ -112,12 +113,9 @@ def _lock(path: Path, busy: Callable[[str], Exception] | None) -> int:
 
 def holder(path: Path) -> str:
     """Return the process that holds a lock, e.g. `process 4711 on ant`; empty where the lock is free."""
-    try:
-        with path.open(errors="replace") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read(200) or "another process"
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), path.open(errors="replace") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(200) or "another process"
     return ""

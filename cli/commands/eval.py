@@ -40,22 +40,17 @@ def evaluate(
     final: Annotated[
         bool, typer.Option("--final", help="Use the final seed's starts, once a release: choose nothing by the result.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="With --model, folder of result and finished tasks.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --model, folder of result and finished parts.")] = None,
     on: On = None,
 ) -> None:
     """Measure success or return by set of tasks; with --run, all sets and no --gap also write its evaluation.json.
 
-    The folder of the result also stores finished tasks, so the same command continues after an interruption. On a
-    cluster, the jobs share the tasks and must see that folder.
+    The folder of the result also stores finished tasks (where returns count, task sets), so the same command continues
+    after an interruption. On a cluster, the jobs share the tasks and must see that folder.
     """
     place = place_of(on)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
-    if run is not None and env is not None:
-        from sami_train.envs.catalog import is_code
-
-        if not is_code(env):  # a run's own code is imported only if the user names it here, too
-            raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
 

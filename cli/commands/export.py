@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,7 +72,7 @@ def export(
     With --force, also export a policy that has not learned.
     """
     from sami_runtime.errors import SamiError
-    from sami_runtime.files import require_output
+    from sami_runtime.files import folder_of_outputs, require_output
 
     settings = set_values(SETTINGS, override)
     if c is not None:
@@ -82,14 +82,14 @@ def export(
         return
     if "limits" in settings:
         raise typer.BadParameter("limits goes with --c; a model file has no limits but its bounds")
-    command_delay_s, card = settings.get("command_delay_s"), settings.get("card", True)
+    card = settings.setdefault("card", True)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model, or --c")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
     if model is not None and settings.get("probe"):
         raise typer.BadParameter("probe goes with --run; a file that is there takes one by: sami probe MODEL")
-    if command_delay_s is not None and not refit:
+    if "command_delay_s" in settings and not refit:
         raise typer.BadParameter("command_delay_s goes with --refit")
     if out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
@@ -98,23 +98,15 @@ def export(
     pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
     for path in (*files, *pages):
         require_output(path, FORCE.get(), [model] if model is not None else [], makes_folder=True)
-    from sami_train.files import locked, writing
+    from sami_train.files import locked
 
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
+    context.with_resource(folder_of_outputs(out.parent))
     # The model and its weights belong together: two concurrent exports could mix one's model with the other's weights.
     busy = "is being written by {}; wait for it to end, or stop it."
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
-    look_ahead = partial(
-        _look_ahead,
-        out=out,
-        steps=lookahead,
-        episodes=settings.get("lookahead_episodes", 600),
-        recordings=refit or (),
-        command_delay_s=command_delay_s,
-    )
+    look_ahead = partial(_look_ahead, out=out, steps=lookahead, recordings=refit or (), settings=settings)
     if model is not None:
         _export_model(model, out, look_ahead)
     elif run is not None:
@@ -154,7 +146,7 @@ def _export_run(run: Path, out: Path, settings: dict[str, Any], look_ahead: Call
             atlas_episodes=settings.get("atlas_episodes"),
             seen_episodes=settings.get("seen_episodes", 120),
             additions=additions,
-            card=settings.get("card", True),
+            card=settings["card"],
             untrained=FORCE.get(),
             on_round=lambda more, total: bar.update(task, advance=more, total=total, visible=total > 0),
         )
@@ -180,7 +172,7 @@ def _export_run(run: Path, out: Path, settings: dict[str, Any], look_ahead: Call
 def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     """Write a model file as a header and a source."""
     from sami_runtime.errors import SamiError, in_shell
-    from sami_runtime.files import output, writing
+    from sami_runtime.files import make_folder, output
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.robots.c_export.export import cpp_sources
     from sami_runtime.safety.limits import Limits
@@ -190,8 +182,7 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
             f"{folder} is no folder; --c writes a header and a source. Name a folder, such as --out policy."
         )
     texts = cpp_sources(read_artifact(file), None if limits is None else Limits.load(limits))
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, text in texts.items():
         with output(folder / name, FORCE.get()) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -205,9 +196,8 @@ def _look_ahead(
     out: Path,
     bar: Progress,
     steps: int | None,
-    episodes: int,
     recordings: Sequence[Path],
-    command_delay_s: float | None,
+    settings: Mapping[str, Any],
 ) -> Artifact:
     """Fit a forward model, and return the model file with the forward model before the policy; write nothing.
 
@@ -220,7 +210,7 @@ def _look_ahead(
     from sami_train.studies.lookahead.forward_model import forward_of, require_steps, with_lookahead
     from sami_train.studies.lookahead.stretches import recorded_stretches, roll_out
 
-    contract, start = artifact.contract, None
+    contract, start, episodes = artifact.contract, None, settings.get("lookahead_episodes", 600)
     if steps is None:
         if contract.lookahead is None:
             raise SamiError(
@@ -229,7 +219,7 @@ def _look_ahead(
         steps = contract.lookahead.steps
     require_steps(steps)
     if recordings:
-        stretches = recorded_stretches(recordings, contract, command_delay_s)
+        stretches = recorded_stretches(recordings, contract, settings.get("command_delay_s"))
         start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot or simulator
         origin = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:

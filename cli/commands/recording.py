@@ -35,10 +35,12 @@ def replay(
     from sami_runtime.recording.replay import replay as check
 
     recording = read_recording(file)
-    paths = [model] if model else [Path(path) for path in recording.models]
-    for path in paths:
-        if model is None and not path.is_file():
-            raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
+    paths = [model] if model else []
+    for name in () if model else recording.models:
+        places = [path for path in (file.parent / name, Path(name)) if path.is_file()]
+        if not places:
+            raise SamiError(f"{file} was recorded with {name}, which is not there. Give the model with --model.")
+        paths.append(places[0])
     sessions = [_session_as_recorded(path, recording.about["providers"]) for path in paths]
     comparison = check(recording, *sessions)
     if JSON.get():

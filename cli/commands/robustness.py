@@ -44,8 +44,8 @@ def robustness(
 ) -> None:
     """Measure success with latency, jitter, dropout, noise of positions, ...: one disturbance at a time.
 
-    The folder --out also stores finished tasks, so the same command continues after an interruption. On a cluster, the
-    jobs share the tasks and must see that folder.
+    The folder --out also stores finished tasks (where returns count, task sets), so the same command continues after an
+    interruption. On a cluster, the jobs share the tasks and must see that folder.
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
@@ -93,13 +93,12 @@ def robustness(
             f"episodes_per_{spec.measure.per}": episodes,
             "points": [point.to_dict() for point in points],
         }
-        if keep is not None:
-            with unfinished(keep) as temporary:
-                temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if files is not None:
-        from sami_train.studies.charts.scores import robustness as chart_of
+        if files is not None:
+            from sami_train.studies.charts.scores import robustness as chart_of
 
-        chart_of(points).savefig(files[1])
+            with unfinished(files[0]) as temporary:  # gets its name after the picture is complete
+                temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+                chart_of(points).savefig(files[1])
     if JSON.get():
         print(json.dumps(document))
         return

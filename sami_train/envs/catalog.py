@@ -47,7 +47,7 @@ def environment(name: str) -> EnvironmentSpec:
         if name in (spec.name, spec.id):
             return spec
     if is_code(name):
-        require_named(name, "environment")
+        require_named(name)
     path = Path(name)
     stamp = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
     key = (name, str(Path.cwd()), stamp)

@@ -26,12 +26,8 @@ MOST_LISTED = 30
 """Most tasks of a set with a row each."""
 MOST_VALUES = 16
 """Most values of a feature that a card lists; of more, it states the range."""
-
-
 MOST_NAMED = 9
 """Most tasks whose curves a plot labels; with more, only the mean has a label."""
-
-
 IMITATION = "train/action_error"
 """Metric of a student."""
 

@@ -1,4 +1,4 @@
-"""Exports a run folder: writes the model file, its weights and its model card, in this order."""
+"""Exports a run folder: writes the model file, its weights and its model card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.export.atlas import least_episodes, measure, require_enough
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
-from sami_train.export.model_file import recompose, write
+from sami_train.export.model_file import recompose
 from sami_train.export.training_ranges import known_tasks, measure_ranges
 from sami_train.files import read_json, unfinished
 from sami_train.runs.folder import RunFolder
@@ -102,12 +102,12 @@ def export_run(
     for add in additions:
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
-    # Write the weights first, but rename them last: an error leaves neither file without the other.
-    with unfinished(weights) as temporary:
+    # Both get their names after the card is drawn, the weights last: an error leaves neither file without the other.
+    with unfinished(weights) as temporary, unfinished(out) as file:
         write_weights(temporary, agent.weights(artifact.contract.weights_sha256, targets=False))
-        contract = write(artifact)
-    pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
-    return Exported(contract, weights, tuple(pages))
+        file.write_bytes(artifact.model_bytes)
+        pages = write_card(RunRecord.of_folder(run.path), artifact.contract, out) if card else ()
+    return Exported(artifact.contract, weights, tuple(pages))
 
 
 def with_measured(

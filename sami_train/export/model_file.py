@@ -13,7 +13,7 @@ from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import GoldenSteps
-from sami_train.files import unfinished
+from sami_train.files import make_folder, unfinished
 
 
 def without_part(model: onnx.ModelProto, prefix: str) -> onnx.ModelProto:
@@ -74,7 +74,7 @@ def recompose(artifact: Artifact, changes: Mapping[str, Any]) -> Artifact:
 
 def write(artifact: Artifact) -> Contract:
     """Write a model file to its path, and return its contract; after an error the previous file is still there."""
-    artifact.path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(artifact.path.parent)
     with unfinished(artifact.path) as file:
         file.write_bytes(artifact.model_bytes)
     return artifact.contract

@@ -29,7 +29,7 @@ from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.config.weights import WEIGHTS_FILE, write_weights
-from sami_train.files import holder, locked, read_json, read_json_lines, remove, unfinished, write_json, writing
+from sami_train.files import holder, locked, make_folder, read_json, read_json_lines, remove, unfinished, write_json
 from sami_train.machine import usable_cores
 
 RUN_VERSION = 1
@@ -78,8 +78,7 @@ class RunFolder:
             "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
             "seconds": 0.0,
         }
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         with run.locked():
             run._refuse_existing()  # another process may have created it since
             write_json(path / "run.json", facts)
@@ -167,10 +166,9 @@ class RunFolder:
             config, rows = self.config(), read_metrics(self.metrics)
             step, first = rows[-1]["step"] if rows else 0, min(config.checkpoint_every, config.steps)
             raise RunError(
-                f"{self.path} holds no agent and no checkpoint yet: it has logged {step:,} of "
-                f"{config.steps:,} steps. While it trains, wait for step {first:,}, "
-                f"its first checkpoint, and see its progress in {self.metrics}; if it was cut off, train again with a "
-                "new --out."
+                f"{self.path} holds no agent and no checkpoint yet: it has logged {step:,} of {config.steps:,} steps. "
+                f"While it trains, wait for step {first:,}, its first checkpoint, and see its progress in "
+                f"{self.metrics}; if it was cut off, train again with a new --out."
             )
         return checkpoint / "agent.zip"
 
@@ -219,8 +217,7 @@ class RunFolder:
         """
         folder = self.path / "checkpoints"
         target = folder / str(steps)
-        with writing(folder):
-            folder.mkdir(exist_ok=True)
+        make_folder(folder)
         with unfinished(target) as temporary:
             temporary.mkdir()
             agent.save(temporary / "agent.zip")

@@ -30,8 +30,6 @@ from sami_train.runs.progress import Dashboard, MetricsFile, Progress
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of metrics.jsonl."""
-
-
 NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
 """Differential entropy of a normal distribution with standard deviation 1 [nat]."""
 RecordingReader = Callable[[TrainConfig], list[Episode]]

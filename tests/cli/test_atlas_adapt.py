@@ -110,6 +110,18 @@ def test_an_earlier_adaptation_is_replaced_only_with_force(sami, cheetah, name):
     assert Path("told/adaptation.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_interruption_before_the_picture_leaves_nothing_that_the_same_command_refuses(sami, cheetah, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    words = ("adapt", "--model", cheetah, "--episodes", 1, "--change", "mass=1:2,damping=1@3", "--out", "out")
+    with monkeypatch.context() as patch:
+        patch.setattr("sami_train.studies.charts.contexts.draw_adaptations", interrupt)
+        assert sami(*words).code == 130
+    assert list(Path("out").iterdir()) == []
+    assert sami(*words).code == 0
+
+
 def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp_path):
     path = Path(shutil.copy(cheetah, tmp_path / "copy.onnx"))
     refused = sami("atlas", path)

@@ -249,7 +249,7 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
     ("command", "text"),
     [
         ("atlas", "changes: only add the time to adapt, from N episodes with a change of task and N without"),
-        ("eval", "With --model, folder of result and finished tasks."),
+        ("eval", "stores finished tasks (where returns count, task sets), so the same command continues"),
         ("skills", "in each task, a row per mass and a column per friction"),
     ],
 )
@@ -278,6 +278,22 @@ main()
     process = python(script, "run", "--model", panda.model, "--episodes", "2", "--json", cwd=tmp_path)
     assert (process.returncode, process.stderr) == (0, "")
     assert [json.loads(line)["episode"] for line in process.stdout.splitlines()] == [0, 1]
+
+
+@pytest.mark.parametrize("module", ["typer", "sami_cli.output", "sami_runtime.model.artifact"])
+def test_ctrl_c_during_an_import_prints_one_line(tmp_path, module):
+    script = f"""
+import sys
+class Interruption:
+    def find_spec(name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interruption)
+from sami_cli import main
+main()
+"""
+    process = python(script, "models", cwd=tmp_path)
+    assert (process.returncode, process.stdout, process.stderr) == (130, "", "sami: interrupted\n")
 
 
 def test_learning_rates_that_never_fall_train_to_the_end(garbage_collected, sami, small):

@@ -83,7 +83,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("atlas MODEL --check 2 --set window=3", "--check measures what is there and writes nothing; leave out"),
         ("atlas MODEL --env hopper", "was trained in panda, but --env hopper does not have the signals that it reads"),
         ("robustness MODEL --gap latncy", "unknown kind of disturbance 'latncy'. Did you mean 'latency'?"),
-        ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
+        ("robustness MODEL --out /proc/x", "/proc/x cannot be written: No such file or directory. Make room or choose"),
         ("verify nothing.onnx", "nothing.onnx cannot be read: No such file or directory. Give the path of"),
         ("verify .", ". cannot be read: it is a directory. Give the path of a .onnx file;"),
         ("run --model MODEL --env Panda3", "unknown environment 'Panda3'. Did you mean 'panda'? Valid: "),

@@ -37,7 +37,7 @@ def test_what_cannot_be_filmed_is_reported_before_anything_is_measured(sami, tmp
     def refuse(spec):
         raise SamiError(f"{spec.name} cannot be filmed")
 
-    monkeypatch.setattr("sami_train.studies.report.episodes.require_renderer", refuse)
+    monkeypatch.setattr("sami_train.studies.report.write.require_renderer", refuse)
     result = sami("report", MODEL, "--out", tmp_path / "new")
     assert (result.code, result.out) == (1, "")
     assert "panda cannot be filmed" in result.err

@@ -134,6 +134,15 @@ def test_a_recording_whose_model_is_gone_asks_for_it(sami, panda):
     assert sami("replay", "run.mcap", "--model", panda.model).code == 0
 
 
+def test_a_recording_that_was_moved_with_its_model_is_replayed(sami, panda, tmp_path, monkeypatch):
+    (tmp_path / "moved").mkdir()
+    monkeypatch.chdir(tmp_path / "moved")
+    Path("copy.onnx").write_bytes(panda.model.read_bytes())
+    assert sami("run", "--model", "copy.onnx", "--episodes", 1, "--record", "run.mcap").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert sami("replay", "moved/run.mcap").code == 0
+
+
 def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     rows("--record", "run.mcap")
     data = Path("run.mcap").read_bytes()

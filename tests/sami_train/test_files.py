@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from sami_runtime.errors import SamiError
+from sami_runtime.files import folder_of_outputs, make_folder
 from sami_train.files import holder, locked, read_json, read_json_lines, unfinished, write_json
 
 
@@ -125,6 +127,24 @@ def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays
         half(path, OSError(number, os.strerror(number)))
     assert names(tmp_path) == ["run.json"]
     assert read_json(path) == {"state": "running"}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder in which nothing can be made")
+def test_a_path_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (Path("/proc/none/deep"), Path("/proc/none"), tmp_path / "file" / "none"):
+        for write in (make_folder, lambda path: write_json(path, {})):
+            with pytest.raises(SamiError, match=f"^{path} cannot be written: No"):
+                write(path)
+
+
+def test_a_folder_of_outputs_is_removed_if_it_stays_empty(tmp_path):
+    with pytest.raises(SamiError), folder_of_outputs(tmp_path / "a" / "b"):
+        raise SamiError("refused")
+    assert names(tmp_path) == []
+    with folder_of_outputs(tmp_path / "a" / "b"):
+        write_json(tmp_path / "a" / "x.json", {})
+    assert names(tmp_path / "a") == ["x.json"]
 
 
 def replace_and_die(path, moment):

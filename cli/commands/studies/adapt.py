@@ -47,12 +47,11 @@ def adapt(
     spec.require_changes()
     changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation")
-    weights = read_artifact(model).contract.weights_sha256
     with progress("running changed episodes", len(changes) * episodes) as advance:
         adaptations = [adaptation(model, spec, change, episodes, seed, advance) for change in changes]
     document = {
         "model": model.name,
-        "weights_sha256": weights,
+        "weights_sha256": read_artifact(model).contract.weights_sha256,
         "env": spec.name,
         "episodes": episodes,
         "seed": seed,
@@ -63,7 +62,7 @@ def adapt(
 
         with unfinished(files[0]) as temporary:
             temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        draw_adaptations(adaptations, files[1])
+            draw_adaptations(adaptations, files[1])  # first: an interruption leaves neither file
     if JSON.get():
         print(json.dumps(document, indent=2))
         return

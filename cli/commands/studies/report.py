@@ -51,7 +51,6 @@ def report(
     from sami_runtime.errors import require_known
     from sami_train.machine import usable_cores
     from sami_train.studies.contexts.changed_episodes import DynamicsChange
-    from sami_train.studies.report.episodes import require_renderer
     from sami_train.studies.report.parts import PARTS, ReportPlan
     from sami_train.studies.report.write import check_out, write_report
 
@@ -73,8 +72,6 @@ def report(
     )
     if change is not None:
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # reports errors now rather than after minutes
-    if "films" not in left_out and any(subject.weights for subject in subjects):
-        require_renderer(spec)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = text_console(error=True)
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:

@@ -44,15 +44,12 @@ def distil(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Distil a teacher into a policy that a robot can run. Ctrl-C saves; the same command continues."""
-    from sami_runtime.errors import SamiError, in_shell
+    from sami_runtime.errors import in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.student import distil as train_student
-    from sami_train.studies.teacher.teacher import read_teacher
 
-    if env not in (None, learned := read_teacher(teacher)[0].env):
-        raise SamiError(f"{teacher} was trained in {learned!r}; give{by_name(learned) or ' no --env'}.")
-    agent = train_student(teacher, out, steps, method, seed, _show_losses)
-    option, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
+    agent = train_student(teacher, out, steps, method, seed, _show_losses, env)
+    option, run, file = by_name(agent.config.env), in_shell(out), in_shell(f"{out.name}.onnx")
     lines = [f"  sami eval --run {run}{option}", f"  sami export --run {run} --out {file}{option}"]
     _show_end(f"The student in {out}", agent.num_timesteps, steps, *lines)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_train.config.methods import METHODS, Method
-from sami_train.files import unfinished
+from sami_train.files import make_folder, unfinished
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +196,7 @@ class Chart:
 
     def write(self, folder: Path) -> list[Path]:
         """Write NAME.csv and NAME.png, and return their paths."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         table, picture = folder / f"{self.name}.csv", folder / f"{self.name}.png"
         columns = list(dict.fromkeys(key for row in self.rows for key in row))
         with unfinished(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sami_train.envs.measure import SUCCESS, Measure, finite
 from sami_train.evaluation import paper
-from sami_train.files import unfinished
+from sami_train.files import make_folder, unfinished
 from sami_train.runs.record import RealisedContrast
 from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span, worths
 from sami_train.studies.compare.estimates import Interval, holm, least_difference, least_sign_flip_p
@@ -318,7 +318,7 @@ def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]
         plots = draw(comparison, folder)
         _write_results(comparison, folder / "results.csv")
         (folder / "report.md").write_text(_markdown(comparison, plots, command), encoding="utf-8")
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         for plot in PLOTS:
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]

@@ -24,7 +24,7 @@ from sami_train.evaluation.model_policy import Source, policy_of
 from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, sharing, side_by_side
 from sami_train.evaluation.recorded_policy import RecordedPolicy
 from sami_train.evaluation.results import Evaluation
-from sami_train.files import unfinished
+from sami_train.files import make_folder, unfinished
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Frame
@@ -285,7 +285,7 @@ def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, 
         for image, context in zip(images, contexts, strict=True)
     ]
     durations = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * HOLD_S)]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with unfinished(path) as temporary:
         more: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "method": 4}
         frames[0].save(temporary, "WEBP", save_all=True, quality=QUALITY, **more)

@@ -18,7 +18,7 @@ from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import OnRound
 from sami_train.evaluation.robustness import RobustnessPoint
-from sami_train.files import read_json, write_json
+from sami_train.files import make_folder, read_json, write_json
 from sami_train.studies.charts.contexts import labels_of
 from sami_train.studies.contexts.adaptation import contexts_around, usual_change
 from sami_train.studies.contexts.changed_episodes import DynamicsChange
@@ -54,7 +54,7 @@ class PartStore:
             except (SamiError, KeyError, TypeError):
                 pass  # the file is damaged: make the part again
         value = make()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_json(path, {"key": full_key, "part": value})
         return read_json(path)["part"]  # in the form of a stored part: lists for tuples
 

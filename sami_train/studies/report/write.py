@@ -18,11 +18,12 @@ from sami_runtime.errors import SamiError
 from sami_runtime.files import require_output
 from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.paper import reported
-from sami_train.files import read_json, unfinished, write_json
+from sami_train.files import make_folder, read_json, unfinished, write_json
 from sami_train.runs.folder import RunError, git_state, versions
 from sami_train.studies.charts.chart import page_variables
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, read_runs
+from sami_train.studies.report.episodes import require_renderer
 from sami_train.studies.report.parts import Cost, Parts, Progress, ReportPlan, measure_parts
 from sami_train.studies.report.sections import Section, Tile, sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
@@ -120,7 +121,9 @@ def write_report(
     """
     start = time.perf_counter()
     require_alike(subjects)
-    out.mkdir(parents=True, exist_ok=True)
+    if "films" not in plan.without and any(subject.weights for subject in subjects):
+        require_renderer(subjects[0].spec)
+    make_folder(out)
     parts = [measure_parts(subject, plan, out / subject.name, cost, progress) for subject in subjects]
     page_sections = sections(parts, _comparison(subjects))
     blocks = [block for section in page_sections for block in section.blocks]

@@ -24,7 +24,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
 from sami_train.evaluation.evaluate import evaluate, measure_pieces
 from sami_train.evaluation.result_store import KeptResults, Piece, keeping
-from sami_train.files import locked, read_json, write_json
+from sami_train.files import locked, make_folder, read_json, write_json
 from sami_train.runs.folder import RunError, RunFolder, read_metrics
 from sami_train.studies.sweep.grid import Cell
 
@@ -112,7 +112,7 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
         logs: its log folder, created if missing.
         episodes: evaluation episodes per task, or per set.
     """
-    logs.mkdir(parents=True, exist_ok=True)
+    make_folder(logs)
     (logs / OUTCOME).unlink(missing_ok=True)
     described = {"name": cell.name, "config": cell.config.to_dict(), "overrides": dict(cell.overrides)}
     write_json(logs / CELL, {**described, "folder": str(folder.absolute()), "episodes": episodes})
@@ -128,7 +128,7 @@ def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int
         episodes: episodes per task or per set, as in `evaluate`.
         subset: the pieces of the evaluation that this part measures.
     """
-    logs.mkdir(parents=True)
+    make_folder(logs)
     pieces = [
         {
             "gap": None if piece.gap is None else piece.gap.to_dict(),

@@ -19,7 +19,6 @@ from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.result_store import KeptResults, Piece
 from sami_train.evaluation.results import OnTask
-from sami_train.files import writing
 from sami_train.studies.sweep.engines import Engine, Job, SweepError, ending
 from sami_train.studies.sweep.job import PART, describe_part
 
@@ -80,9 +79,8 @@ def spread(
     rest = unmeasured()
     attempt = 1 + max((int(part.name.split("-")[0]) for part in folder.glob("*-*")), default=0)
     parts = [folder / f"{attempt:03d}-{number:03d}" for number in range(min(engine.jobs, len(rest)))]
-    with writing(folder):
-        for number, part in enumerate(parts):
-            describe_part(part, policy, env, episodes, rest[number :: len(parts)])
+    for number, part in enumerate(parts):
+        describe_part(part, policy, env, episodes, rest[number :: len(parts)])
     jobs: dict[Path, Job] = {}
     tries = dict.fromkeys(parts, 1)
     failed: dict[Path, str] = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 from sami_runtime.errors import enumeration, in_shell
 from sami_train.envs.catalog import by_name
-from sami_train.files import read_json, write_json_lines
+from sami_train.files import make_folder, read_json, write_json_lines
 from sami_train.runs.folder import RunError, RunFolder, check_version, is_line
 from sami_train.runs.record import RunRecord
 
@@ -50,7 +50,7 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
                 f"{path}; rename one, or leave it out."
             )
         runs[record.name] = record
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     lines = (
         {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in FIELDS}}
         for name, record in runs.items()

@@ -18,7 +18,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError, enumeration, in_shell
 from sami_train.envs.catalog import by_name
-from sami_train.files import holder, locked, read_json, write_json, writing
+from sami_train.files import holder, locked, make_folder, read_json, write_json
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
@@ -145,8 +145,7 @@ class Sweep:
         Raises:
             SweepError: another sweep has the lock; the message names its process.
         """
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         return locked(
             self.path / "sweep.lock",
             lambda by: SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it."),

@@ -91,6 +91,7 @@ def distil(
     method: str = "tesac",
     seed: int = 0,
     on_chunk: Callable[[Mapping[str, float]], None] | None = None,
+    env: str | None = None,
 ) -> ContextSAC:
     """Train a student of a teacher, or continue the student in `out`. Ctrl-C stops the training and saves the student.
 
@@ -101,13 +102,14 @@ def distil(
         method: method whose policy the student has: `tesac`, or `sac` for a policy without memory.
         seed: seed of everything random.
         on_chunk: called every `LOG_EVERY` chunks with the steps done and the mean losses.
+        env: the teacher's environment, to be sure; see `load_teacher`.
 
     Raises:
         SamiError: there is no such teacher, `method` has no student, or `out` has another run than such a student.
         RunError: all checkpoints in `out` are damaged.
     """
     torch.set_num_threads(1)
-    teacher = load_teacher(source)
+    teacher = load_teacher(source, env)
     config = student_config(teacher.config.env, method, steps, seed)
     command = [Path(sys.argv[0]).name, *sys.argv[1:]]
     weights = b"".join(tensor.numpy().tobytes() for tensor in teacher.policy.state_dict().values())

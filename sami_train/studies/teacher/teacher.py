@@ -24,9 +24,9 @@ from stable_baselines3.common.logger import Logger
 
 from sami_runtime.errors import SamiError, in_shell
 from sami_train import seeds
-from sami_train.envs.catalog import environment
+from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.tasks import Crippled, Task
-from sami_train.files import locked, read_json, unfinished, writing
+from sami_train.files import locked, make_folder, read_json, unfinished
 from sami_train.machine import on_stop_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
@@ -136,8 +136,7 @@ def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, o
         policy_kwargs={"units": config.units, "blind": config.blind},
     )
     model.set_logger(Logger(None, []))
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
         seconds = _restore(folder, config, model)
         vector.share = changed_share(config, model.num_timesteps)  # the first episodes begin before the first rollout
@@ -154,9 +153,11 @@ def changed_share(config: TeacherConfig, steps: int) -> float:
     return min(1.0, max(0.0, steps / config.easy_steps - 1.0)) if cripples and config.easy_steps else 1.0
 
 
-def load_teacher(folder: Path) -> Teacher:
-    """Return the teacher in a folder; raise SamiError if there is no teacher."""
+def load_teacher(folder: Path, env: str | None = None) -> Teacher:
+    """Return the teacher in a folder; raise SamiError if there is no teacher, or not one of the environment `env`."""
     config, facts, tensors = read_teacher(folder)
+    if env not in (None, config.env):
+        raise SamiError(f"{folder} was trained in {config.env!r}; give{by_name(config.env) or ' no --env'}.")
     vector = vector_env(environment(config.env), 2, 0)
     spaces = vector.observation_space, vector.action_space
     policy = PrivilegedPolicy(*spaces, lambda _: 0.0, units=config.units, blind=config.blind)

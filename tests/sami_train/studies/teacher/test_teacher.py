@@ -138,6 +138,8 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
         train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
     with pytest.raises(SamiError, match=r"no teacher\.safetensors; make one: sami teach"):
         load_teacher(tmp_path)
+    with pytest.raises(SamiError, match=f"^{folder} was trained in 'go2'; give no --env"):
+        load_teacher(folder, "panda")
 
 
 def test_weights_and_step_count_of_a_killed_teacher_are_of_one_moment(folder, tmp_path, monkeypatch):
@@ -216,7 +218,7 @@ def test_an_environment_without_privileged_information_is_refused():
 def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path, monkeypatch):
     teacher = load_teacher(folder)
     teacher.policy.action_net.weight.data *= 100.0  # after so few updates it would hardly act
-    monkeypatch.setattr(student_module, "load_teacher", lambda _: teacher)
+    monkeypatch.setattr(student_module, "load_teacher", lambda *_: teacher)
     monkeypatch.setattr(student_module, "ROWS", 8)
     monkeypatch.setattr(student_module, "UPDATES", 16)
     monkeypatch.setattr(student_module, "LOG_EVERY", 1)
