@@ -294,13 +294,7 @@ def run_episodes(plan: Plan) -> None:
         _drive(plan, run, person, watched, Spectators(line, feed, log, film, adapter))
 
 
-def _drive(
-    plan: Plan,
-    run: Run,
-    person: Keyboard | None,
-    watched: WatchedModel | None,
-    spectators: Spectators,
-) -> None:
+def _drive(plan: Plan, run: Run, person: Keyboard | None, watched: WatchedModel | None, spectators: Spectators) -> None:
     """Run the episodes one after the other; print a line for each, and the summary."""
     from sami_runtime.errors import SafetyStop
     from sami_runtime.loop.pilot import Ending

@@ -260,9 +260,7 @@ class Run:
             RecordingError: The recording cannot be written.
         """
         if self._closing is None:
-            raise SamiError(
-                "the run is not open, so nothing was driven. Call episode() inside `with Run(...) as run:`."
-            )
+            raise SamiError("the run is not open; nothing was driven. Call episode() inside `with Run(...) as run:`.")
         watching = [*self._watching, *([on_step] if on_step else [])]
 
         def watch(record: StepRecord) -> None:

@@ -48,9 +48,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise SamiError(
-            f"{path} cannot be read: {error}. Was it half written? Train again with a new --out."
-        ) from error
+        raise SamiError(f"{path} cannot be read: {error}. Is it half written? Train again with a new --out.") from error
     if not isinstance(value, dict):
         raise SamiError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
     return value

@@ -223,9 +223,7 @@ def _require_room(path: Path) -> None:
     from sami_runtime.errors import RecordingError
 
     if path.exists():
-        raise RecordingError(
-            f"{path} exists; a recording never replaces one. Choose another name, or one with {{time}}."
-        )
+        raise RecordingError(f"{path} exists; a recording never replaces one. Choose another, or one with {{time}}.")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise RecordingError(f"cannot record to {path}: {path.parent} is no folder that may be written to. Make it.")
 

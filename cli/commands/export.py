@@ -178,9 +178,7 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     from sami_runtime.safety.limits import Limits
 
     if folder.suffix == ".onnx" or folder.is_file():
-        raise SamiError(
-            f"{folder} is no folder; --c writes a header and a source. Name a folder, such as --out policy."
-        )
+        raise SamiError(f"{folder} is no folder; --c writes a header and a source. Name a folder, e.g. --out policy.")
     texts = cpp_sources(read_artifact(file), None if limits is None else Limits.load(limits))
     make_folder(folder)
     for name, text in texts.items():
@@ -213,9 +211,7 @@ def _look_ahead(
     contract, start, episodes = artifact.contract, None, settings.get("lookahead_episodes", 600)
     if steps is None:
         if contract.lookahead is None:
-            raise SamiError(
-                f"{artifact.path} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3."
-            )
+            raise SamiError(f"{artifact.path} does not look ahead yet; say by how many periods, e.g. --lookahead 3.")
         steps = contract.lookahead.steps
     require_steps(steps)
     if recordings:

@@ -528,9 +528,7 @@ class Neutral:
             SamiError: The limits set none, or no valid value of its signal was seen yet.
         """
         if self.value is None and self._signal is None:
-            raise SamiError(
-                "the robot cannot rest, because the limits set no neutral action. Set rest, such as rest = 0.0."
-            )
+            raise SamiError("the robot cannot rest: the limits set no neutral action. Set rest, such as rest = 0.0.")
         if self.value is None:
             raise SamiError(
                 f"no valid value of the signal {self._signal!r} was seen, which the limit rest names as the neutral "

@@ -253,7 +253,7 @@ def test_only_an_open_run_drives(session, arm):
     with run:
         run.episode()
     for run_ in (run, Run(session, robot, simulator=True)):
-        with pytest.raises(SamiError, match="the run is not open, so nothing was driven"):
+        with pytest.raises(SamiError, match="the run is not open; nothing was driven"):
             run_.episode()
     assert robot.resets == 1
 

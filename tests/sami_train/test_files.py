@@ -95,7 +95,7 @@ def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [('{"steps": 1', "cannot be read: .*Was it half written?"), ("[1]", "holds a list")]
+    ("text", "message"), [('{"steps": 1', "cannot be read: .*Is it half written?"), ("[1]", "holds a list")]
 )
 def test_what_is_no_json_object_is_refused(tmp_path, text, message):
     (tmp_path / "run.json").write_text(text)

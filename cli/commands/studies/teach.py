@@ -14,9 +14,7 @@ from ...output import print_text
 def teach(
     out: Annotated[Path, typer.Option(help="Folder of the teacher; if it has one, its training continues.")],
     env: Annotated[str, typer.Option(help="Environment: go2, or your own: ROBOT.toml.")] = "go2",
-    steps: Annotated[
-        int, typer.Option(min=1, help="Environment steps in all, those already done included.")
-    ] = 30_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="Environment steps in all, with those already done.")] = 30_000_000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     blind: Annotated[
         bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
@@ -36,9 +34,7 @@ def teach(
 def distil(
     teacher: Annotated[Path, typer.Option(help="Folder of the teacher.")],
     out: Annotated[Path, typer.Option(help="Run folder of the student; if it has one, training continues.")],
-    steps: Annotated[
-        int, typer.Option(min=1, help="Environment steps in all, those already done included.")
-    ] = 3_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="Environment steps in all, with those already done.")] = 3_000_000,
     env: Annotated[str | None, typer.Option(help="The teacher's environment, where it is your own code.")] = None,
     method: Annotated[str, typer.Option(help="tesac: a student with a context; sac: one without memory.")] = "tesac",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,

@@ -66,9 +66,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     """
     folder = run_folder(path)
     if folder is None:
-        raise ContractError(
-            f"{path} is in no run folder with params/env.yaml. Give Isaac Lab's folder of the training."
-        )
+        raise ContractError(f"{path} is in no run folder with params/env.yaml. Give Isaac Lab's folder of a training.")
     agent_file = folder / "params" / "agent.yaml"
     agent = Document(agent_file, None if agent_file.is_file() else {})
     draft = Draft()

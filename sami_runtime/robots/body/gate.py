@@ -225,8 +225,6 @@ class BodyGate(SafetyGate):
             if isinstance(table := getattr(settings, key), dict):
                 require_known("element of the action", table, elements, f"The key {key} of [body] names it.")
         if not scale.all():
-            raise SamiError(
-                "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
-            )
+            raise SamiError("scale of [body] has a 0, so an action of any size would command the same. Correct it.")
         at = np.array([action.elements.index(element) for element in elements])
         return at, scale, by_name(settings.offset, elements, 0.0)

@@ -144,9 +144,7 @@ class Change(Settings):
     @model_validator(mode="after")
     def _either(self) -> Change:
         if sum(field is not None for field in (self.sets, self.scales, self.adds)) != 1:
-            raise ValueError(
-                'a feature either sets or scales a field of the model, or adds to it, e.g. sets = "body_mass"'
-            )
+            raise ValueError('a feature sets or scales a field of the model, or adds to it, e.g. sets = "body_mass"')
         if (self.axis is not None) != (self.field == "body_pos"):
             raise ValueError("`axis` belongs to body_pos, and body_pos needs it")
         if self.scales is None and self.field in ("actuator_strength", "actuator_forcerange"):

@@ -103,9 +103,7 @@ def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
         elif (scale := FeatureScale.of(feature, tasks)).varies:
             features.append(scale)
     if not features:
-        raise SamiError(
-            "the environment's tasks do not differ by any feature: there is nothing that a probe could read."
-        )
+        raise SamiError("the environment's tasks do not differ by any feature: there is nothing a probe could read.")
     return features
 
 

@@ -386,9 +386,7 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
     except FileNotFoundError:
         raise SweepError(f"there is no {command[0]} here; --on slurm needs a machine that submits to Slurm.") from None
     except subprocess.TimeoutExpired:
-        raise SweepError(
-            f"{command[0]} has not answered within {SLURM_COMMAND_S:g} s; is Slurm's controller up?"
-        ) from None
+        raise SweepError(f"{command[0]} gave no answer in {SLURM_COMMAND_S:g} s; is Slurm's controller up?") from None
     if process.returncode and not may_fail:
         lines = [line.strip() for line in process.stderr.splitlines() if line.strip()] or ["it printed nothing"]
         reasons = [line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines]

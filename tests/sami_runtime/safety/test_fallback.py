@@ -143,7 +143,7 @@ def test_a_pause_rests_for_as_long_as_it_takes(gate):
     assert armed.tripped is None
     armed = gate()
     drive(armed, [(0.2, 0.2)], [0.0])
-    with pytest.raises(SamiError, match=r"cannot rest, because the limits set no neutral action\. Set rest"):
+    with pytest.raises(SamiError, match=r"cannot rest: the limits set no neutral action\. Set rest"):
         armed.rest(PERIOD)
 
 

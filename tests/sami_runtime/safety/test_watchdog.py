@@ -308,7 +308,7 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
         other.end()
         assert not dog.fire(wait_s=0.1), "what was not sent has not worked"
         dog.rearm()
-        arm, another = threading.Event(), threading.Event()  # any objects
+        arm, second = threading.Event(), threading.Event()  # any objects
         instruct_watchdogs(arm, "hand", {})
         with pytest.raises(AdapterError, match="no topic"):
             instruct_watchdogs(arm, "arm", {})
@@ -317,7 +317,7 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
         instruct_watchdogs(arm, "arm", {"topic": "rest"}, [writes])
         os.close(writes)
         with pytest.raises(AdapterError, match="stops another robot already"):
-            instruct_watchdogs(another, "arm", {"topic": "other"})
+            instruct_watchdogs(second, "arm", {"topic": "other"})
         dog.beat()
         assert dog.fire(wait_s=10.0)
         assert os.read(reads, 4) == b"rest"
@@ -326,7 +326,7 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
             instruct_watchdogs(arm, "arm", {"topic": "rest"})
         release_watchdogs(arm)
         with pytest.raises(AdapterError, match="its process"):
-            instruct_watchdogs(another, "arm", {"topic": "rest"})
+            instruct_watchdogs(second, "arm", {"topic": "rest"})
     instruct_watchdogs(arm, "arm", {})  # nobody watches
     os.close(reads)
 

@@ -299,7 +299,7 @@ def test_where_rewards_are_negative_a_diverging_episode_pays_and_the_page_warns(
             '"mass"',
             "features.mass.sets: input should be 'body_mass', 'dof_damping', 'geom_friction'",
         ),
-        ('sets = "body_mass", ', "", "a feature either sets or scales a field of the model"),
+        ('sets = "body_mass", ', "", "a feature sets or scales a field of the model"),
         (
             'of = ["cart"]',
             'off = ["cart"]',
