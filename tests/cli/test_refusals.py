@@ -28,7 +28,6 @@ def refused(result, code=1):
         ("run", "--seed", "first"),
         ("eval",),
         ("eval", "--run", "a", "--model", "b"),
-        ("eval", "--run", "a", "--env", "hopper"),
         ("export", "--run", "a"),
         ("atlas", "panda-satesac", "--check", "0"),  # it writes nothing, so 0 must not measure a new reference
         ("verify",),
