@@ -32,6 +32,4 @@ def test_what_means_nothing_is_refused_before_anything_is_computed(tmp_path, arg
 
 def test_a_file_that_does_not_look_ahead_is_not_refitted_without_saying_how_far(tmp_path):
     result = call("export", "--out", tmp_path / "out.onnx", "--model", MODEL, "--refit", "run.mcap")
-    assert (
-        str(result.exception) == f"{MODEL} does not look ahead yet; say by how many periods, e.g. --lookahead 3."
-    )
+    assert str(result.exception) == f"{MODEL} does not look ahead yet; say by how many periods, e.g. --lookahead 3."
