@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.model.contract import Contract
-    from sami_runtime.model.probe import Probe
     from sami_runtime.run import Follower, Run
-    from sami_runtime.session.telemetry import Reading, Telemetry
+    from sami_runtime.session.telemetry import Telemetry
 
     from .film import Film
     from .target import Target
@@ -240,7 +239,7 @@ class LiveLine:
         is_due = self._live and (now := time.monotonic()) - self._drawing_time >= EVERY_S
         if is_due and select.select([], [self._file], [], 0.0)[1]:  # not a terminal at which Ctrl-S holds the loop up
             self._drawing_time, self._visible = now, True
-            reading = reading_text(self._telemetry.now, self._telemetry.probe)
+            reading = reading_text(self._telemetry)
             parts = (self._status(), reading, probed(self._telemetry.probed), corrected(record))
             text = "  ".join(filter(None, parts))
             text = text[: shutil.get_terminal_size().columns - 1]
@@ -274,9 +273,10 @@ def corrected(record: StepRecord) -> str:
     return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
 
 
-def reading_text(reading: Reading, probe: Probe | None = None) -> str:
-    """Return a telemetry reading as a line, with those features of the nearest task that the context identifies."""
-    parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
+def reading_text(telemetry: Telemetry) -> str:
+    """Return the last reading as a line, with those features of the nearest task that the context identifies."""
+    reading, probe = telemetry.now, telemetry.probe
+    parts = [f"step {reading.step:>3}", *([f"context moves {reading.speed:5.2f}"] if telemetry.size else [])]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")
     if reading.nearest is not None:

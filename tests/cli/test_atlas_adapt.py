@@ -165,7 +165,7 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     LiveLine(telemetry, pipe)(tick)
     lines = screen.getvalue().split("\r\x1b[K")
     assert lines[0] == lines[2] == ""
-    assert lines[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  identifying  score ")
+    assert lines[1].startswith(f"step {contract.atlas.step:>3}  context moves  0.00  identifying  score ")
     assert "OUT OF DISTRIBUTION" in lines[1]
     assert pipe.getvalue() == ""
 

@@ -362,4 +362,8 @@ def test_a_line_of_telemetry_imports_nothing_between_two_ticks(monkeypatch):
     monkeypatch.setitem(sys.modules, "sami_train.envs.tasks", None)
     near = {"mass": 1.5, "crippled": [0, 3]}
     reading = Reading(step=3, speed=0.5, phase=None, drift=0.0, nearest=near, distance=1.25, score=1.1, alarm=True)
-    assert reading_text(reading).endswith("score 1.10  OUT OF DISTRIBUTION  nearest mass 1.5, crippled 0+3 at 1.2")
+    telemetry = SimpleNamespace(now=reading, probe=None, size=6)
+    line = "context moves  0.50  score 1.10  OUT OF DISTRIBUTION  nearest mass 1.5, crippled 0+3 at 1.2"
+    assert reading_text(telemetry) == f"step   3  {line}"
+    telemetry.size = 0
+    assert "context" not in reading_text(telemetry), "a policy without one"
