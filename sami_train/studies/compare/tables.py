@@ -21,6 +21,7 @@ from sami_train.studies.compare.groups import ComparisonError
 from sami_train.studies.compare.plots import PLOTS, Plot, draw
 
 BLANK = "-"
+Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Table:
     """Rows of text under headings, with notes below."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    columns: Cells
+    rows: list[Cells]
     notes: list[str] = field(default_factory=list)
 
 
@@ -46,8 +47,9 @@ def tables(comparison: MethodComparison) -> list[Table]:
     notes.append(f"starts: of the {comparison.runs[0].evaluation.seed_name}.")
     if comparison.measure is SUCCESS:
         notes.append("excluding trivial starts: mean success among episodes that doing nothing would not have solved.")
-    spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")
-    notes.append(f"paper: {paper.SOURCE}; {spread}.")
+    if "paper" in standings[-1].columns:
+        spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")
+        notes.append(f"paper: {paper.SOURCE}; {spread}.")
     more = (worth_table(comparison), contests_table(comparison), contrast_table(comparison))
     return [*standings, *(table for table in more if table)]
 
@@ -74,7 +76,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
     title = f"{task_set}: {measure.name}, {sample}" + ("" if equal else " (UNEQUAL BUDGETS)")
     columns = ["group", "seeds", *([] if equal else ["steps"]), "mean ± std", "mean [95 % t]", "IQM [95 % bootstrap]"]
     columns += ["excluding trivial starts", "paper"] if measure is SUCCESS else ["paper"]
-    return Table(title, tuple(columns), rows)
+    return Table(title, *_without_blank_end(tuple(columns), rows))
 
 
 def contests_table(comparison: MethodComparison) -> Table | None:
@@ -110,7 +112,7 @@ def contests_table(comparison: MethodComparison) -> Table | None:
         *("pair", "set", "seeds", "difference [95 % t]", "p, paired", "p, Welch"),
         *("P(X > Y) [95 % bootstrap]", "paper's p"),
     )
-    return Table("Does SaNCE help? Differences paired by seed", columns, rows, notes)
+    return Table("Does SaNCE help? Differences paired by seed", *_without_blank_end(columns, rows), notes)
 
 
 def contrast_table(comparison: MethodComparison) -> Table | None:
@@ -208,6 +210,11 @@ def _p(p: float | None, corrected: float | None) -> str:
     if p is None or corrected is None:
         return BLANK
     return f"{p:.3g} ({corrected:.2g})" + (" *" if corrected < 0.05 else "")
+
+
+def _without_blank_end(columns: Cells, rows: list[Cells]) -> tuple[Cells, list[Cells]]:
+    """Return a table without its last column, the paper's, where the paper has nothing of all its rows."""
+    return (columns[:-1], [row[:-1] for row in rows]) if {row[-1] for row in rows} <= {BLANK} else (columns, rows)
 
 
 def _paper_p(env: str, contest: Contest) -> float | None:
