@@ -10,10 +10,10 @@ def main() -> None:
 
         command()
     except (KeyboardInterrupt, SystemExit) as error:
-        cause: BaseException | None = error  # typer turns an interruption into an exit
+        cause: BaseException | None = error  # typer turns an interruption into an exit with 130
         while not (cause is None or isinstance(cause, KeyboardInterrupt)):
             cause = cause.__context__
-        if cause is None:
+        if cause is None or getattr(error, "code", 130) != 130:  # an error on the way out has its own code
             raise
         print(f"sami: {str(cause) or 'interrupted'}", file=sys.stderr)
         sys.exit(130)

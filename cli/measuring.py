@@ -71,7 +71,7 @@ def task_progress(title: str, total: int, keep: Path | None = None) -> Iterator[
             yield lambda _: advance(1)
     except KeyboardInterrupt:
         stored = keep and f"{keep.parent} has the finished tasks or task sets, and the same command continues"
-        raise KeyboardInterrupt(f"stopped; {stored or 'nothing is stored. --out FOLDER stores them'}") from None
+        raise KeyboardInterrupt(f"stopped; {stored or 'nothing is stored. --out FOLDER stores results'}") from None
 
 
 def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, Path] | None:

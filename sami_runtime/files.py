@@ -27,6 +27,7 @@ MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """Largest document that is read [bytes]; documents that people write have a few kB."""
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 """Error numbers of a disk that is full, read-only or broken, and of a limit of this process (`ulimit -f`)."""
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG}
 M = TypeVar("M", bound=BaseModel)
 ENDING = ".unfinished"
 """Suffix of files and folders that are being written, see `unfinished`."""
@@ -190,8 +191,12 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cause = str(error.filename)  # the path, a temporary file beside it, or a folder above it
-        if error.errno not in _UNWRITABLE and not (cause.startswith(str(path)) or str(path).startswith(cause)):
+        is_ours = error.errno in _FORBIDDEN
+        if isinstance(error.filename, (str, os.PathLike)):
+            place, cause = path.absolute(), Path(error.filename).absolute()
+            within = f"{cause}/".startswith((f"{place}/", f"{place}.{platform.node()}-"))  # or a temporary file
+            is_ours = within or f"{place}/".startswith(f"{cause}/")
+        if error.errno not in _UNWRITABLE and not is_ours:
             raise
         file = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(

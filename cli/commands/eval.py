@@ -40,7 +40,7 @@ def evaluate(
     final: Annotated[
         bool, typer.Option("--final", help="Use the final seed's starts, once a release: choose nothing by the result.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="With --model, folder of result and finished parts.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --model, folder of result and finished tasks.")] = None,
     on: On = None,
 ) -> None:
     """Measure success or return by set of tasks; with --run, all sets and no --gap also write its evaluation.json.

@@ -37,7 +37,7 @@ def replay(
     recording = read_recording(file)
     paths = [model] if model else []
     for name in () if model else recording.models:
-        places = [path for path in (file.parent / name, Path(name)) if path.is_file()]
+        places = [path for path in (Path(name), file.parent / Path(name).name) if path.is_file()]
         if not places:
             raise SamiError(f"{file} was recorded with {name}, which is not there. Give the model with --model.")
         paths.append(places[0])

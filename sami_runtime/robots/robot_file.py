@@ -146,9 +146,7 @@ class RobotFile(RunKeys):
         document = read_document(path, "robot settings")
         if type(document.get("version")) is not int or document["version"] != VERSION:
             problem = f"has version {document['version']!r}" if "version" in document else "has no version"
-            raise SamiError(
-                f"{path} {problem}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
-            )
+            raise SamiError(f"{path} {problem}; this sami reads version {VERSION}. Begin it with: version = {VERSION}")
         values = {key: _resolved(path.parent, key, value) for key, value in document.items()}
         if isinstance(limits := values.get("limits"), str):
             values["limits"] = Limits.load(limits)

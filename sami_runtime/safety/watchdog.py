@@ -81,6 +81,7 @@ QUIT_S = 2.0
 """Longest time [s] that the process may take to end."""
 _running: list[Watchdog] = []
 """The running watchdogs that this process started."""
+_claim = threading.Lock()  # of an adapter to watchdogs
 
 
 def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
@@ -91,21 +92,23 @@ def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], des
     Raises:
         AdapterError: All that expect it stop another adapter's robot; or as of `Watchdog.instruct`.
     """
-    expecting = [watchdog for watchdog in _running if kind in watchdog._expected]
-    free = [watchdog for watchdog in expecting if watchdog._instructors.get(kind, adapter) is adapter]
+    with _claim:
+        expecting = [watchdog for watchdog in list(_running) if kind in watchdog._expected]
+        free = [watchdog for watchdog in expecting if watchdog._instructors.get(kind, adapter) is adapter]
+        for watchdog in free:
+            watchdog._instructors[kind] = adapter
     if expecting and not free:
         raise AdapterError(
-            "the watchdog of this process stops another robot already. Start one more before this robot's adapter "
-            "connects, or drive each robot from a process of its own."
+            "each watchdog of this process stops another adapter's robot. Close that adapter; or, for two robots in a "
+            "process, start the second watchdog after the first adapter has connected."
         )
     for watchdog in free:
-        watchdog._instructors[kind] = adapter
         watchdog.instruct(kind, document, descriptors)
 
 
 def release_watchdogs(adapter: object) -> None:
     """Let other adapters instruct the running watchdogs, because this one is closed."""
-    for watchdog in _running:
+    for watchdog in list(_running):
         for kind in [kind for kind, other in watchdog._instructors.items() if other is adapter]:
             del watchdog._instructors[kind]
 
@@ -181,9 +184,7 @@ class Watchdog:
             AdapterError: It cannot stop the robot, with the reason. Nothing was moved.
         """
         if sys.platform != "linux":
-            raise AdapterError(
-                f"a watchdog needs Linux, this is {sys.platform}. Leave it out, and rely on the robot's own."
-            )
+            raise AdapterError(f"a watchdog needs Linux, not {sys.platform}. Leave it out; rely on the robot's own.")
         shared = os.memfd_create("sami-watchdog")  # nameless memory, freed with the last process that uses it
         os.ftruncate(shared, SIZE)
         self._numbers, self._stop_is_requested = shared_numbers(shared), False

@@ -142,9 +142,7 @@ def resume(
         raise RunError(f"{out} is a checkpoint; resume its run, from the newest checkpoint: {newest}")
     if run.agent.is_file() and steps is None:
         line = f"sami eval --run {in_shell(out)}{option}"
-        raise RunError(
-            f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps."
-        )
+        raise RunError(f"{out} finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps.")
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     engine = environment(config.env).engine

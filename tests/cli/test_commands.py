@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import sami_cli
 
 from sami_runtime.distribution import install_hint
 
@@ -294,6 +295,19 @@ main()
 """
     process = python(script, "models", cwd=tmp_path)
     assert (process.returncode, process.stdout, process.stderr) == (130, "", "sami: interrupted\n")
+
+
+def test_an_error_on_the_way_out_of_ctrl_c_keeps_its_code(monkeypatch):
+    def stopped():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            sys.exit(3)
+
+    monkeypatch.setattr("sami_cli.app.main", stopped)
+    with pytest.raises(SystemExit) as ending:
+        sami_cli.main()
+    assert ending.value.code == 3
 
 
 def test_learning_rates_that_never_fall_train_to_the_end(garbage_collected, sami, small):

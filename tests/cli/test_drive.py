@@ -102,7 +102,7 @@ def test_a_file_as_json_and_an_option_that_overrides_it(sami):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "robot.toml has no version; this sami reads version 1. Begin the file with: version = 1"),
+        ("", "robot.toml has no version; this sami reads version 1. Begin it with: version = 1"),
         ("version = 2", "robot.toml has version 2; this sami reads version 1."),
         ("version = true", "robot.toml has version True; this sami reads version 1."),
         ("version = 1", "robot.toml: model: field required; adapter: field required. Correct what is named"),

@@ -28,7 +28,7 @@ def test_a_header_and_a_source_are_written_with_the_limits_of_a_file_and_not_rep
     ("options", "code", "message"),
     [
         (["--set", "limits=no.toml"], 1, "no.toml cannot be read"),
-        (["--set", "limits=known.toml"], 1, "the limits set known, which the gate in C++ does not have"),
+        (["--set", "limits=known.toml"], 1, "the limits set known, which the gate in C++ lacks"),
         (["--lookahead", 2], 2, "--c goes with --out and --set limits=FILE"),
         (["--set", "card=false"], 2, "--c goes with --out and --set limits=FILE"),
     ],

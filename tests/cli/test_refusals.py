@@ -151,7 +151,7 @@ def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, conten
     before = contents(run_copy)
     message = refused(sami("train", "--steps", 700, *small(), "--out", run_copy, "-q"))
     assert "exists and is not empty; resume it with --resume, or choose another --out." in message
-    assert "has finished its 700 steps; evaluate it with: " in refused(sami("train", "--resume", run_copy))
+    assert "finished its 700 steps; evaluate it with: " in refused(sami("train", "--resume", run_copy))
     assert contents(run_copy) == before
 
 

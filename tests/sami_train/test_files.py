@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.errors import SamiError
-from sami_runtime.files import folder_of_outputs, make_folder
+from sami_runtime.files import folder_of_outputs, make_folder, writing
 from sami_train.files import holder, locked, read_json, read_json_lines, unfinished, write_json
 
 
@@ -108,6 +108,13 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
     assert read_json_lines(path) == []
     path.write_text(json.dumps({"step": 1}) + '\n{"st')
     assert read_json_lines(path) == [{"step": 1}]
+
+
+def test_an_error_of_another_file_is_not_called_one_of_the_file_that_is_written(tmp_path):
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "runs"):
+        (tmp_path / "runs-old" / "data.csv").open()
+    with pytest.raises(SamiError, match="runs cannot be written: No such file"), writing(tmp_path / "runs"):
+        (tmp_path / "runs" / "data.csv").open()
 
 
 def test_two_that_write_the_same_name_do_not_take_each_others_halves(tmp_path):

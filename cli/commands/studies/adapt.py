@@ -47,11 +47,12 @@ def adapt(
     spec.require_changes()
     changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation")
+    weights = read_artifact(model).contract.weights_sha256
     with progress("running changed episodes", len(changes) * episodes) as advance:
         adaptations = [adaptation(model, spec, change, episodes, seed, advance) for change in changes]
     document = {
         "model": model.name,
-        "weights_sha256": read_artifact(model).contract.weights_sha256,
+        "weights_sha256": weights,
         "env": spec.name,
         "episodes": episodes,
         "seed": seed,

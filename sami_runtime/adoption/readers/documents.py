@@ -73,9 +73,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         document = yaml.load(data, PlainLoader)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         cause = printable(" ".join(str(error).split()))[:200]
-        raise ContractError(
-            f"{path} cannot be read as YAML: {cause}. Give the file as the framework wrote it."
-        ) from None
+        raise ContractError(f"{path} cannot be read as YAML: {cause}. Give it as the framework wrote it.") from None
     if not isinstance(document, dict):
         raise ContractError(f"{path} holds a {type(document).__name__}; expected a table.")
     return document

@@ -35,9 +35,7 @@ def resolved_limits(limits: Limits, contract: Contract, guards: Collection[str] 
     """
     for name in MISSING:
         if getattr(limits, name):
-            raise SamiError(
-                f"the limits set {name}, which the gate in C++ does not have. Leave it out, or run in Python."
-            )
+            raise SamiError(f"the limits set {name}, which the gate in C++ lacks. Leave it out, or run in Python.")
     limits.require_fit(contract)
     return dict(_members(limits, contract, active_guards(contract, guards)))
 

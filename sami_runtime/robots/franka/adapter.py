@@ -231,10 +231,10 @@ class FrankaAdapter:
 
     def close(self) -> None:
         """Bring the arm to rest, and close all connections."""
+        release_watchdogs(self)
         for part in (self._arm, self._hand):
             if part is not None:
                 part.close()
-        release_watchdogs(self)
         self._link.close()
 
     def _send(self, command: bytes, width: float) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:

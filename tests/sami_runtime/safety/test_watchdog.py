@@ -316,7 +316,7 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
             dog.beat()
         instruct_watchdogs(arm, "arm", {"topic": "rest"}, [writes])
         os.close(writes)
-        with pytest.raises(AdapterError, match="stops another robot already"):
+        with pytest.raises(AdapterError, match="each watchdog of this process stops another adapter"):
             instruct_watchdogs(second, "arm", {"topic": "other"})
         dog.beat()
         assert dog.fire(wait_s=10.0)

@@ -167,7 +167,7 @@ def test_only_the_two_newest_checkpoints_keep_their_buffers(finished_run):
 def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finished_run):
     folder, _ = finished_run
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(RunError, match="has finished its 900 steps"):
+    with pytest.raises(RunError, match="finished its 900 steps"):
         train.resume(folder, show=False)
     with pytest.raises(RunError, match="exists and is not empty; resume it with --resume"):
         train.start(resolve("fast-cpu", TINY), folder, show=False)
