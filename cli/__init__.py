@@ -15,5 +15,7 @@ def main() -> None:
             cause = cause.__context__
         if cause is None or getattr(error, "code", 130) != 130:  # an error on the way out has its own code
             raise
-        print(f"sami: {str(cause) or 'interrupted'}", file=sys.stderr)
+        from .output import print_text
+
+        print_text(f"sami: {str(cause) or 'interrupted'}", error=True)
         sys.exit(130)

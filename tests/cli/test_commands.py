@@ -288,6 +288,7 @@ import sys
 class Interruption:
     def find_spec(name, *_):
         if name == {module!r}:
+            sys.meta_path.remove(Interruption)
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interruption)
 from sami_cli import main

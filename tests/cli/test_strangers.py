@@ -156,8 +156,8 @@ def test_every_command_is_tried():
 
 def test_a_path_is_named_as_it_is_in_the_folder_of_the_training():
     with only_named({"../arm.toml"}), pytest.raises(SamiError) as refused:
-        require_named("arm.toml", "environment")
-    assert "Add --env arm.toml if you trust it, in the folder from which that is its path; " in str(refused.value)
+        require_named("arm.toml")
+    assert "Add --env arm.toml if you trust it, in the folder from which that is its path." in str(refused.value)
 
 
 def test_a_file_in_the_current_folder_is_named_with_or_without_the_folder(monkeypatch, tmp_path):
@@ -166,9 +166,9 @@ def test_a_file_in_the_current_folder_is_named_with_or_without_the_folder(monkey
     for spelling in names:
         with only_named({spelling}):
             for stored in names:
-                require_named(stored, "environment")
+                require_named(stored)
             with pytest.raises(SamiError):
-                require_named("other/arm.toml", "environment")
+                require_named("other/arm.toml")
 
 
 def test_a_run_in_a_robots_file_is_evaluated_by_the_files_name_alone(sami, tmp_path):
