@@ -112,7 +112,7 @@ def test_no_text_of_a_model_file_becomes_code(text):
 
 def test_limits_that_the_gate_in_cpp_lacks_are_refused_by_name():
     limits = Limits(known={"ee_position.z": 0.1})
-    with pytest.raises(SamiError, match=r"the limits set known, which the gate in C.. does not have"):
+    with pytest.raises(SamiError, match=r"the limits set known, which the gate in C.. lacks"):
         cpp_sources(read_artifact(AHEAD), limits)
 
 
