@@ -19,8 +19,6 @@ Span = float | tuple[float, float]
 """A number, or the lowest and highest of a range from which each episode draws its own."""
 BySignal = Span | dict[str, Span]
 """One value for all signals (or elements of the action), or a table by the name of the signal (or element)."""
-
-
 _MOST = 1e12
 _NOT_NEGATIVE = (0.0, _MOST, "a number of at least 0")
 _TIME = (0.0, math.inf, "a number of at least 0")

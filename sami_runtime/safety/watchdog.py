@@ -81,7 +81,7 @@ QUIT_S = 2.0
 """Longest time [s] that the process may take to end."""
 _running: list[Watchdog] = []
 """The running watchdogs that this process started."""
-_claim = threading.Lock()  # of an adapter to watchdogs
+_claim = threading.Lock()  # held while an adapter takes watchdogs for its robot
 
 
 def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
@@ -108,9 +108,10 @@ def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], des
 
 def release_watchdogs(adapter: object) -> None:
     """Let other adapters instruct the running watchdogs, because this one is closed."""
-    for watchdog in list(_running):
-        for kind in [kind for kind, other in watchdog._instructors.items() if other is adapter]:
-            del watchdog._instructors[kind]
+    with _claim:
+        for watchdog in list(_running):
+            for kind in [kind for kind, other in watchdog._instructors.items() if other is adapter]:
+                del watchdog._instructors[kind]
 
 
 def beat_watchdogs(period_s: float) -> None:

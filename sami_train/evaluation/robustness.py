@@ -154,10 +154,11 @@ def parts_of(gap: GapProfile) -> list[Kind]:
     parts = {"the whole gap": whole}
     if len(single_parts) > 1:
         parts |= {f"{key} alone": part for key, part in single_parts.items()}
-    profiles = {name: {**shared, **part} for name, part in parts.items()}
-    return [
-        Kind(name, "of the profile", (1.0,), lambda *_, profile=profile: profile) for name, profile in profiles.items()
-    ]
+    return [_part(name, {**shared, **part}) for name, part in parts.items()]
+
+
+def _part(name: str, profile: Mapping[str, Any]) -> Kind:
+    return Kind(name, "of the profile", (1.0,), lambda spec, severity: profile)
 
 
 def gaps_of(spec: EnvironmentSpec, kinds: Sequence[Kind]) -> list[GapProfile | None]:

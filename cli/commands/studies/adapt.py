@@ -63,7 +63,7 @@ def adapt(
 
         with unfinished(files[0]) as temporary:
             temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
-            draw_adaptations(adaptations, files[1])  # first: an interruption leaves neither file
+            draw_adaptations(adaptations, files[1])  # before the name: an interruption leaves no numbers
     if JSON.get():
         print(json.dumps(document, indent=2))
         return

@@ -14,8 +14,6 @@ LIGHT_FROM = np.array([-0.8, -1.0, 3.0])
 """Position of the light relative to the robot [m]."""
 SIDE_VIEW = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
 """Position of the camera relative to a running robot [m, degrees]."""
-
-
 WHOLE = "whole"
 """Name of the camera, if the model has one, that shows all of a robot."""
 
