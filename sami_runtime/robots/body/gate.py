@@ -73,7 +73,9 @@ class BodyGate(SafetyGate):
         self._period, self._limiting = period, tuple[str, ...]()
         self._joints: list[Array] | None = None  # as measured at `_stamp`
         self._state: tuple[Array, Array] | None = None  # positions and velocities at `_state_at`, (J,) or (2, J)
-        self._stamp = self._state_at = self._ruled_at = None  # type: float | None
+        self._stamp: float | None = None
+        self._state_at: float | None = None
+        self._ruled_at: float | None = None
         self._commands = Commands(maxlen=0 if self.body.settings.command == "joint_positions" else None)
 
     def change_contract(self, contract: Contract) -> None:
