@@ -157,7 +157,7 @@ class MotorLink:
                     number, due = number + 1, now + 1.0  # a request before the service listened is lost
                     requests.add(number)
                     header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
-                    writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
+                    writer.write(ServiceRequest(header, parameter, []))
                 for response in reader.take(10):
                     if isinstance(response, ServiceResponse) and response.header.identity.id in requests:
                         return response.header.status.code, response.data
