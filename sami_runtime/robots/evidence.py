@@ -296,11 +296,7 @@ SUMMARY_KEYS: Mapping[str, Mapping[str, type]] = {
 
 
 def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
-    """Read a log, and check its chain and its signature.
-
-    Args:
-        path: The file.
-        trusted: File of public keys, one of which must have signed the log; None skips this check.
+    """Read a log, and check its chain; with `trusted`, a file of public keys, also that one of them signed it.
 
     Raises:
         SamiError: The log or the keys cannot be read, or the log has no whole line.

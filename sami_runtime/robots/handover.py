@@ -69,11 +69,7 @@ class HandoverSettings(RobotTable):
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "[handover]") -> HandoverSettings:
-        """Return checked settings.
-
-        Args:
-            document: Values by key.
-            where: Where they are written, for messages.
+        """Return checked settings; messages say `where` they are written.
 
         Raises:
             UnknownName: A stage does not exist.

@@ -64,11 +64,6 @@ class FrankaAdapter:
     An action sets the velocity of the hand until the next action. If the robot stops, because of its reflexes, lost
     packets or a silent loop, each read and write raises SafetyStop with the reason, until `recover` is called.
 
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-
     Raises:
         AdapterError: Contract, settings and robot do not match, in all points listed; nothing was moved.
     """

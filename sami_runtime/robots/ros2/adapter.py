@@ -59,11 +59,6 @@ POLL_S = 0.02
 class Ros2Adapter:
     """Drives a robot by commands to its ROS 2 controller, and observes it by its topics.
 
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-
     Raises:
         AdapterError: Contract, settings and topics do not match, in all points listed; nothing was sent.
     """

@@ -64,11 +64,7 @@ class Elements:
 class Hand:
     """Moves the hand by the joints: an action sets the hand's velocity until the next action.
 
-    Args:
-        settings: Of the robot, with kinematics.
-        contract: Of the policy, with a data sheet.
-        ik: The arm's kinematics.
-        base: Pose of the arm's base in the policy's frame.
+    The contract has a data sheet, and `base` is the pose of the arm's base in the policy's frame.
     """
 
     def __init__(self, settings: RosSettings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:

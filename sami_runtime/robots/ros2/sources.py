@@ -63,12 +63,7 @@ class TopicFilter:
 class Sources:
     """Receives messages in a node's thread, and provides observations to the loop.
 
-    Args:
-        settings: Of the robot.
-        signals: That the policy reads.
-        clock: The loop's clock.
-        ik: The arm's kinematics; None if there are none.
-        base: Pose of the arm's base in the policy's frame.
+    The policy reads the `signals`, and `base` is the pose of the arm's base in the policy's frame.
     """
 
     def __init__(
