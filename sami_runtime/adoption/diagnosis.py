@@ -77,11 +77,7 @@ class Diagnosis:
 
 
 def diagnose(policy: Artifact, robot: str | Path | None = None) -> Diagnosis:
-    """Probe an adopted policy.
-
-    Args:
-        policy: The adopted file.
-        robot: MJCF of the robot, for the joints' names, ranges and torque limits.
+    """Probe an adopted policy; `robot` is an MJCF file with its joints' names, ranges and torque limits.
 
     Raises:
         ContractError: The policy was not adopted.

@@ -89,14 +89,7 @@ def states_of(recipe: Recipe, layout: PolicyLayout) -> tuple[StateTensor, ...]:
 
 
 def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: Contract, where: str) -> Any:
-    """Return the ONNX model whose inputs and outputs are those of the contract; its metadata is empty.
-
-    Args:
-        data: The policy's ONNX model.
-        recipe: Its recipe.
-        layout: Sizes in its graph.
-        contract: Names and sizes of the signals and states.
-        where: The policy's file, for messages.
+    """Return a policy's ONNX model with the inputs and outputs of the contract; its metadata is empty.
 
     Raises:
         ArtifactError: The graph cannot be extended.

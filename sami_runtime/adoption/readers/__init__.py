@@ -54,12 +54,9 @@ READERS: Mapping[str, PolicyReader] = {
 
 
 def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> PolicyReading:
-    """Read a file or folder by a reader; if none recognizes an ONNX file, return what the file alone contains.
+    """Read a policy's file or folder by the reader of this name, or by the one that recognizes it.
 
-    Args:
-        path: The policy's file or folder.
-        reader: Name of the reader; chosen by the content if None.
-        joints: Names of the action's elements, if a person gives them.
+    If none recognizes an ONNX file, return what the file alone contains. For `joints`, see `PolicyReader.read`.
 
     Raises:
         UnknownName: There is no such reader.
