@@ -262,7 +262,7 @@ class LogCheck:
             f"episodes ended: {', '.join(f'{way} {count}' for way, count in endings.items()) or 'none'}",
             *(_hand_over(line) for line in about["hand_overs"]),
             *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
-            *(f"ended by {error}" for error in [about["error"]] if error),
+            *([f"ended by {about['error']}"] if about["error"] else []),
             "",
             f"{'what':<40}{'ticks':>10}",
             *(f"{name:<40}{count:>10}" for name, count in about["counts"].items()),
