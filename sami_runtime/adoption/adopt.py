@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from sami_runtime.adoption.batch import with_free_batch
-from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
+from sami_runtime.adoption.graph import (
+    OLDEST_OPSET,
+    import_onnx,
+    read_model,
+    states_of,
+    with_free_batch,
+    wrapped_model,
+)
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
