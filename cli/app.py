@@ -25,6 +25,7 @@ from .commands import (
     bench,
     demo,
     describe,
+    diagnose,
     doctor,
     drive,
     export,
@@ -36,6 +37,7 @@ from .commands import (
     run,
     train,
     verify,
+    verify_log,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, fit_robot, probe, report, skills, sweep, teach
@@ -117,7 +119,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "adopt": adopt.adopt,
-        "diagnose": audit.diagnose,
+        "diagnose": diagnose.diagnose,
         "audit": audit.audit,
         "atlas": atlas.atlas,
         "probe": probe.probe,
@@ -137,7 +139,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "replay": recording.replay,
         "convert": recording.convert,
         "view": recording.view,
-        "verify-log": verify.verify_log,
+        "verify-log": verify_log.verify_log,
         "fit-gap": fit_gap.fit_gap,
         "fit-robot": fit_robot.fit_robot,
         "bench": bench.bench,

@@ -1,4 +1,4 @@
-"""`sami audit` and `sami diagnose`: judge a policy by a log of its deployment, and before anything moves."""
+"""`sami audit`: compare a log of a deployed policy with its recipe, one observation term at a time."""
 
 from __future__ import annotations
 
@@ -29,17 +29,3 @@ def audit(
     result = audit_log(adopted_policy(policy, contract), log)
     rows = [asdict(verdict) for verdict in result.verdicts]
     print_check(result, {"steps": result.samples, "terms": rows})
-
-
-def diagnose(
-    policy: Adopted,
-    contract: OptionalContract = None,
-    robot: Annotated[Path | None, typer.Option(help="MJCF of the robot: joint names, ranges, torque limits.")] = None,
-) -> None:
-    """Probe a policy: joint order, dead inputs, signs, saturation, extreme inputs, torques. Exit code 4 on a fault."""
-    from sami_runtime.adoption.diagnosis import diagnose as examine
-    from sami_runtime.adoption.network import adopted_policy
-
-    result = examine(adopted_policy(policy, contract), robot)
-    rows = [asdict(finding) for finding in result.findings]
-    print_check(result, {"policy": result.policy, "findings": rows})

@@ -1,15 +1,14 @@
-"""`sami verify`, `sami sign` and `sami verify-log`: check and sign a model file, and check an evidence log."""
+"""`sami verify` and `sami sign`: check that a model file is safe and computes its golden steps, and sign it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..model_file import model_file
-from ..options import JSON, MODEL_HELP, Model, Provider
+from ..options import MODEL_HELP, Model, Provider
 from ..output import print_check, print_text
 
 
@@ -63,22 +62,3 @@ def sign(
     data = read_bytes(model)
     judge(data, model)
     print_text(f"wrote {signing.sign(model, data, signing.private_key(key_file))}")
-
-
-def verify_log(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="Evidence log, NAME.jsonl.")],
-    trusted: Annotated[
-        Path | None,
-        typer.Option(metavar="KEYS", help="File of public keys: a log that none of them signed is refused."),
-    ] = None,
-) -> None:
-    """Check an evidence log, and print what happened. Exit code 4 if a line was changed or removed."""
-    from sami_runtime.robots.evidence import check_log
-
-    check = check_log(log, trusted)
-    if JSON.get():
-        print(json.dumps(check.summary(), indent=2))
-    else:
-        print_text(check)
-    if check.fault:
-        raise typer.Exit(4)

@@ -28,6 +28,15 @@ DIRECTIONS = np.stack([_RADII * np.cos(_TURNS), _RADII * np.sin(_TURNS), _HEIGHT
 """(D, 3): unit vectors over half a sphere, along which the highest speed of a point is searched."""
 
 
+class ModelLimits(NamedTuple):
+    """Limits of some joints in a model file, (J,) each; infinite where the file has none."""
+
+    low: Array
+    high: Array
+    velocity: Array
+    torque: Array
+
+
 class Near(NamedTuple):
     """A pair of parts that are closer than their margin."""
 
@@ -129,8 +138,8 @@ class Geometry:
         self._jacobian = np.zeros((6, model.nv))
         self._translations, self._rotations = self._jacobian[:3], self._jacobian[3:]
 
-    def limits(self) -> tuple[Array, Array, Array, Array]:
-        """Return the joints' low and high ends, speeds and torques, (J,) each; infinite where the file has none."""
+    def limits(self) -> ModelLimits:
+        """Return the limits of the joints in the file."""
         model, inf = self._model, np.inf
         low, high, speed, torque = (np.full(len(self._joints), value) for value in (-inf, inf, inf, inf))
         motors = {int(model.actuator_trnid[at, 0]): at for at in range(model.nu) if model.actuator_trntype[at] == 0}
@@ -144,7 +153,7 @@ class Geometry:
                 torque[at] = model.jnt_actfrcrange[joint.id].max()
             elif (motor := motors.get(joint.id)) is not None and model.actuator_forcelimited[motor]:
                 torque[at] = model.actuator_forcerange[motor].max()
-        return low, high, speed, torque
+        return ModelLimits(low, high, speed, torque)
 
     def require_place(self, name: str) -> tuple[str, int]:
         """Return a place, which is the kind ("body" or "site") and id, by its name.

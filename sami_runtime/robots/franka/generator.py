@@ -50,7 +50,11 @@ class JointGenerator:
     """Generates positions, cycle by cycle, towards target velocities or positions that may change at any cycle.
 
     Speed, acceleration and jerk, as differences between cycles, never exceed the limits. A joint that begins outside
-    its margin never comes nearer to its end than half of the margin. The arm rests now, at positions (7,) [rad].
+    its margin never comes nearer to its end than half of the margin.
+
+    Args:
+        limits: Of the motion.
+        positions: (7,) at which the arm rests now [rad].
     """
 
     def __init__(self, limits: JointLimits, positions: ArrayLike) -> None:
@@ -114,8 +118,12 @@ class JointGenerator:
     def synchronise(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
         """Continue from the commanded state that the robot reports; return how many commands did not reach it.
 
-        For each missing command, the robot extrapolates with its last acceleration, and this method does the same. The
-        robot's reference has positions [rad], velocities [rad/s] and accelerations [rad/s2], (7,) each.
+        For each missing command, the robot extrapolates with its last acceleration, and this method does the same.
+
+        Args:
+            positions: (7,) of the robot's reference [rad].
+            velocities: (7,) [rad/s].
+            accelerations: (7,) [rad/s2].
         """
         reference, at, speed = np.array(positions, np.float64), self.positions, self.velocities
         for missed in range(MOST_MISSED):
@@ -131,7 +139,8 @@ class JointGenerator:
     def leash(self, measured: ArrayLike) -> None:
         """Slow down the reference if the arm does not follow, so that the arm does not push an obstacle ever harder.
 
-        The joints' measured positions are (7,) [rad].
+        Args:
+            measured: (7,) positions of the joints [rad].
         """
         ahead = self.positions - np.asarray(measured) - TRACKING_DELAY_S * self.velocities
         self._slack = np.clip(2.0 - abs(ahead) / LEASH_RAD, 0.0, 1.0)

@@ -180,6 +180,10 @@ class _Aligned(NamedTuple):
     def worst(self) -> float:
         return float(self.off.max())
 
+    @property
+    def rms(self) -> float:
+        return float(np.sqrt(np.mean(self.off**2)))
+
 
 def _align(a: Array, b: Array, mirror: bool) -> _Aligned:
     """Align points `a` with `b`, each (N, 3), by a proper rotation, or by a mirrored one."""
@@ -194,7 +198,7 @@ def _explain(a: Array, b: Array, proper: _Aligned, mirrored: _Aligned, tolerance
     scale = float(np.sqrt(((b - b.mean(axis=0)) ** 2).sum() / ((a - a.mean(axis=0)) ** 2).sum()))
     fact = (
         f"the points do not fit: point {int(proper.off.argmax())} is off by {proper.worst:.3g} m, all of them by "
-        f"{np.sqrt(np.mean(proper.off**2)):.3g} m (root mean square), allowed are {tolerance_m:g} m"
+        f"{proper.rms:.3g} m (root mean square), allowed are {tolerance_m:g} m"
     )
     if not 0.8 < scale < 1.25:
         return f"{fact}. Ours are spread {scale:.4g} times as far as theirs: give both in metres."
