@@ -310,15 +310,9 @@ def check_out(out: Path, replace: bool) -> None:
 
 
 def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]) -> list[Path]:
-    """Write the report's folder: replace the files of an earlier report and leave other files.
+    """Write the report's folder, see `check_out`: replace the files of an earlier report and leave other files.
 
-    Args:
-        comparison: the comparison to report.
-        out: the folder, created if missing; see `check_out`.
-        command: the arguments of the command that made the report, which the report quotes.
-
-    Returns:
-        The files written.
+    The report quotes `command`, the arguments of the command that made it. Return the files written.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
