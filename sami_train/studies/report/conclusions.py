@@ -17,12 +17,7 @@ MOST = 4
 
 
 def conclusion(key: str, parts: Sequence[Parts]) -> str:
-    """Return the conclusion of a section; an empty text if nothing was measured.
-
-    Args:
-        key: the section's key, one of `PHRASES`.
-        parts: the measurements of each subject.
-    """
+    """Return the conclusion of the section `key`, one of `PHRASES`; an empty text if nothing was measured."""
     phrases = {part.subject.name: phrase for part in parts[:MOST] if (phrase := PHRASES[key](part))}
     if len(parts) > 1:
         phrases = {name: f"{name}: {phrase}" for name, phrase in phrases.items()}
