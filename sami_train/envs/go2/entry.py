@@ -199,8 +199,6 @@ GO2 = EnvironmentSpec(
         Metric("power", "W", 0, "mean mechanical power of the motors, absolute"),
     ),
     ends_early=True,
-    goal=None,
-    reach=None,
     sheet=SHEET,
     extra="mujoco",
 )
