@@ -113,7 +113,7 @@ class Adaptation:
         rows = [
             {
                 "variant": row.variant.value,
-                **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
+                **{name: (value := getattr(row, name)) and value._asdict() for name in names},
                 "gap": [round(gap, 4) for gap in row.gap],
                 "score": [score and round(score, 4) for score in row.score],
                 "outcomes": [round(outcome, 4) for outcome in row.outcomes],
