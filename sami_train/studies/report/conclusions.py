@@ -78,9 +78,9 @@ def _learning(part: Parts) -> str:
 
 
 def _context(part: Parts) -> str:
-    identified = {row.label: row.knn > row.knn_chance_high for row in part.separabilities}
-    yes, no = ([name for name, verdict in identified.items() if verdict is value] for value in (True, False))
-    phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
+    yes = [row.label for row in part.separabilities if row.knn > row.knn_chance_high]
+    no = [row.label for row in part.separabilities if row.label not in yes]
+    phrases = [f"{verb} {_listed(names)}" for verb, names in (("identifies", yes), ("does not identify", no)) if names]
     return f"the context {', and '.join(phrases)}" if phrases else ""
 
 
