@@ -7,10 +7,9 @@ bitwise identical, so that differences are taken episode by episode. One more ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +113,7 @@ class Adaptation:
         rows = [
             {
                 "variant": row.variant.value,
-                **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
+                **{name: (value := getattr(row, name)) and value._asdict() for name in names},
                 "gap": [round(gap, 4) for gap in row.gap],
                 "score": [score and round(score, 4) for score in row.score],
                 "outcomes": [round(outcome, 4) for outcome in row.outcomes],
@@ -130,17 +129,11 @@ def adaptation(
     change: DynamicsChange,
     episodes: int = 100,
     seed: int = SEED,
-    on_round: Callable[[int], None] | None = None,
+    on_round: OnRound | None = None,
 ) -> Adaptation:
-    """Run episodes with a change in every variant, and compare the variants.
+    """Run episodes with the same change from `episodes` starts in every variant, and compare the variants.
 
-    Args:
-        model: the model file.
-        spec: the environment.
-        change: the change, the same in every episode.
-        episodes: number of starts.
-        seed: seed of the first start; each next start has the next integer.
-        on_round: called after each round with the number of starts in it.
+    The first start has the seed `seed`; each next start has the next integer.
 
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
@@ -184,14 +177,9 @@ def judge(
     contract: Contract,
     measure: Measure,
 ) -> Adaptation:
-    """Compute the results of a change from the episodes of every variant.
+    """Compute the results of a change from n episodes of each variant, LIVE among them.
 
-    Args:
-        change: the change.
-        runs: by variant, n episodes each, LIVE among them; the k-th episode has the same start in every variant.
-        starts: n episodes that had the new dynamics all along, from the same starts.
-        contract: the model's contract.
-        measure: the environment's measure: success or return.
+    The k-th episode has the same start in every variant and in `starts`, n episodes with the new dynamics all along.
 
     Raises:
         ChangeError: every episode is over before the change.
@@ -246,10 +234,8 @@ def _identified(readings: Sequence[Reading], change: DynamicsChange) -> int | No
 
 def _scores(episodes: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
     scores: list[float | None] = []
-    for t in count(step):
+    for t in range(step, _steps_with_enough([len(readings) for readings in episodes])):
         running = [readings[t].score for readings in episodes if len(readings) > t]
-        if len(running) < min(FEWEST, len(episodes)):
-            break
         values = [score for score in running if score is not None]
         scores.append(float(np.median(values)) if values else None)
     return tuple(scores)
@@ -265,12 +251,15 @@ def _adapted(run: ChangedEpisode, start: ChangedEpisode, frozen: np.ndarray, ste
 
 def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step: int) -> tuple[float, ...]:
     gaps: list[float] = []
-    for t in count(step):
+    for t in range(step, _steps_with_enough([len(run.given_context) for run in runs])):
         running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given_context) > t]
-        if len(running) < min(FEWEST, len(runs)):
-            break
         gaps.append(float(np.mean([np.linalg.norm(run.given_context[t] - start.context(t)) for run, start in running])))
     return tuple(gaps)
+
+
+def _steps_with_enough(lengths: Sequence[int]) -> int:
+    """Return the number of steps at which `FEWEST` of the episodes run, or all if these are fewer; 0 without any."""
+    return sorted(lengths, reverse=True)[min(FEWEST, len(lengths)) - 1] if lengths else 0
 
 
 POINTS = 200
@@ -293,13 +282,6 @@ def contexts_around(
 ) -> dict[str, Any]:
     """Run episodes with a change, without the change, and with the new dynamics all along, from the same starts.
 
-    Args:
-        model: the model file.
-        spec: the environment.
-        change: the change.
-        episodes: number of starts.
-        on_round: called after each round with the number of starts in it.
-
     Returns:
         Plain values, among them `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change,
         quartiles of the distance between the context and that of the same step without the change (`"old dynamics"`)
@@ -313,8 +295,7 @@ def contexts_around(
     reached = [k for k, run in enumerate(runs[Variant.LIVE]) if len(run.contexts) > change.step]
     live, unchanged = ([runs[variant][k] for k in reached] for variant in (Variant.LIVE, Variant.UNCHANGED))
     along = [starts[k] for k in reached]
-    lengths = sorted((len(run.contexts) for run in live), reverse=True)
-    last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
+    last = _steps_with_enough([len(run.contexts) for run in live])
     every = max(1, last // (2 * POINTS))
     steps = [t for t in range(0, last) if (t - change.step) % every == 0]
     return {

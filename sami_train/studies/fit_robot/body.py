@@ -125,11 +125,7 @@ class RobotBody:
         return self._middle + self._half * actions[:, self._order]
 
     def parameters(self, speeds: Array) -> list[Parameter]:
-        """Return the parameters of the fit, and prepare the model for changes.
-
-        Args:
-            speeds: Typical speed of each joint, (n,) [rad/s or m/s].
-        """
+        """Return the parameters of the fit for typical speeds (n,) [rad/s or m/s]; prepare the model for changes."""
         model, result = self.model, list[Parameter]()
 
         def add(field: Field, of: str, nominal: float, scale: float) -> None:
@@ -149,12 +145,10 @@ class RobotBody:
         return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
-        """Simulate windows; return positions and velocities of the joints at each tick, (W, L + 1, 2 n).
+        """Simulate W windows of L ticks with values (P,) of the parameters, from their starts.
 
-        Args:
-            windows: W windows of L ticks.
-            values: Values of the parameters, (P,).
-            starts: Positions and velocities at the beginning of each window, (W, 2 n) [rad or m, per second].
+        Return positions and velocities of the joints at each tick, (W, L + 1, 2 n); `starts` are those at the beginning
+        of each window, (W, 2 n) [rad or m, per second].
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}

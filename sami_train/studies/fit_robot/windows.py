@@ -65,11 +65,8 @@ def windows_of(
 ) -> tuple[RecordedWindows, RecordedWindows]:
     """Return the windows to fit to, and the held-out windows.
 
-    Args:
-        log: Episodes of the robot.
-        columns: By signal, the elements that are readings, and their columns in the readings.
-        width: Number of columns of the readings.
-        control: Maps actions (T, A) to the actuators' controls (T, A).
+    `columns` has, by signal, the elements that are readings, and their columns among the `width` columns of the
+    readings. `control` maps actions (T, A) to the actuators' controls (T, A).
 
     Raises:
         SamiError: There are too few windows with a reading at every tick.
@@ -98,7 +95,7 @@ def windows_of(
     out = np.array(episodes) % HELD_OUT == HELD_OUT - 1
     if not out.any() or out.all():
         out = np.arange(len(readings)) % HELD_OUT == HELD_OUT - 1
-    return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
+    return _not_too_many(every.pick(~out)), _not_too_many(every.pick(out))
 
 
 def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
@@ -112,8 +109,8 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
     return readings
 
 
-def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:
-    """Return at most `most` windows, evenly spread over the recordings."""
-    if len(windows) <= most:
+def _not_too_many(windows: RecordedWindows) -> RecordedWindows:
+    """Return at most `MOST` windows, evenly spread over the recordings."""
+    if len(windows) <= MOST:
         return windows
-    return windows.pick(np.linspace(0, len(windows) - 1, most).round().astype(np.intp))
+    return windows.pick(np.linspace(0, len(windows) - 1, MOST).round().astype(np.intp))

@@ -64,12 +64,9 @@ class ReportEpisode:
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
-    """Return the task set and the task of each episode.
+    """Return the task set and the task of each episode, with `episodes` of them per task.
 
-    Args:
-        spec: the environment.
-        episodes: episodes per task, or per set if the measure is the return; then a set's tasks come in turn.
-        seed: seed of the turns, which are as in evaluations.
+    If the measure is the return, these are per set, and a set's tasks come in turn by the seed, as in evaluations.
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
@@ -82,12 +79,7 @@ def play_episodes(
 ) -> list[ReportEpisode]:
     """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 
-    Args:
-        source: the policy.
-        spec: the environment.
-        scheduled: task set and task of each episode.
-        processes: number of processes that share the episodes, or of threads if the simulation has native threads.
-        on_round: called after each round with the number of episodes in it.
+    These processes share the episodes; if the simulation has native threads, it has as many threads instead.
     """
     if plays_in_batch(spec, None):
         return _in_batch(source, spec, scheduled, processes, on_round)
@@ -174,8 +166,9 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
         if results:
             by_success = spec.measure is SUCCESS
             results = sorted(results, key=lambda result: result.success if by_success else result.ret or 0.0)
+            worst, best = results[0].task, results[-1].task
             last = number == len(spec.tasks.sets) - 1
-            ends = [results[-1].task] * (number == 0 or last) + [results[0].task] * (number > 0)
+            ends = [best] if number == 0 else [best, worst] if last else [worst]
         else:
             ends = [tasks[0], tasks[-1]]
         film_tasks += [dict(task) for task in ends if dict(task) not in film_tasks]
@@ -237,17 +230,10 @@ def require_renderer(spec: EnvironmentSpec) -> None:
 
 
 def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: int = 0) -> dict[str, Any]:
-    """Play and film an episode of a task.
+    """Play and film an episode of a task, which the policy does not observe; see `play_episodes` for its number.
 
-    Args:
-        source: the policy.
-        spec: the environment.
-        task: the task, which is hidden from the policy.
-        path: the file, NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion.
-        number: index of the episode, which sets its start as in `play_episodes`.
-
-    Returns:
-        Plain values: the task, the outcome of the episode, and the names of both files.
+    The film is `path`, NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion. Return
+    plain values: the task, the outcome of the episode, and the names of both files.
     """
     size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)

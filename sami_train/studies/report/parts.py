@@ -37,12 +37,9 @@ class PartStore:
         self.folder = folder
 
     def part(self, name: str, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """Return the stored part if its key is the same; else make and store it.
+        """Return the stored part if its key is the same; else make it, as plain values, and store it.
 
-        Args:
-            name: name of the part.
-            key: everything that the part depends on, as plain values.
-            make: returns the part, as plain values.
+        The key has everything that the part depends on, as plain values.
         """
         path = self.folder / f"{name}.json"
         full_key = {"version": VERSION, **key}
@@ -122,14 +119,9 @@ class Parts:
 
 
 def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost | None, progress: Progress) -> Parts:
-    """Measure the parts of a subject, or read those that an earlier call stored.
+    """Measure the parts of a subject, or read those that an earlier call stored in the folder, beside its films.
 
-    Args:
-        subject: a model or a run.
-        plan: options of the report.
-        folder: the folder for stored parts and films.
-        cost: measures a step; None leaves this part out.
-        progress: called with the progress.
+    If `cost` is None, this part is left out.
 
     Raises:
         SamiError: the change in `plan` is not possible, a path in `plan.results` is missing, or a measurement fails.
@@ -261,9 +253,7 @@ class _Measurement:
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:
     """Return the measurement of `sami robustness` with the most points for the subject's weights; empty if none.
 
-    Args:
-        places: files, and folders to search recursively.
-        subject: the model or run whose weights must match.
+    The places are files, and folders to search recursively.
 
     Raises:
         SamiError: a file or folder does not exist, or a file is damaged.

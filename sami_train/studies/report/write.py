@@ -103,18 +103,10 @@ def write_report(
     progress: Progress,
     cost: Cost | None = None,
 ) -> dict[str, Any]:
-    """Measure the parts that are not stored yet, and write the report.
+    """Measure the parts that are not stored yet, and write the report to the folder `out`, see `check_out`.
 
-    Args:
-        subjects: models and runs of one environment.
-        plan: options of the report.
-        out: the folder, see `check_out`.
-        command: the arguments of the command that makes the report, which the report quotes.
-        progress: called with the progress.
-        cost: measures a step; None leaves this part out.
-
-    Returns:
-        The report's summary, as plain values; also written to report.json.
+    The report quotes `command`, the arguments of the command that makes it. If `cost` is None, it has no such part.
+    Return the report's summary, as plain values, which report.json has, too.
 
     Raises:
         SamiError: see `require_alike` and `measure_parts`.
@@ -189,14 +181,10 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
 def _summary(part: Parts) -> dict[str, Any]:
     subject, evaluation = part.subject, part.subject.evaluation
     scores = {}
-    for name in [] if evaluation is None else evaluation.sets:
-        assert evaluation is not None
-        paper = reported(evaluation.env, subject.method, name)
-        scores[name] = {
-            "score": evaluation.score(name),
-            "interval": interval_of(evaluation, name),
-            "paper": paper and paper.mean,
-        }
+    if evaluation is not None:
+        for name in evaluation.sets:
+            interval, paper = interval_of(evaluation, name), reported(evaluation.env, subject.method, name)
+            scores[name] = {"score": evaluation.score(name), "interval": interval, "paper": paper and paper.mean}
     return {
         "name": subject.name,
         "env": subject.spec.name,

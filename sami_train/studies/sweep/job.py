@@ -104,13 +104,9 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
 
 
 def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
-    """Write the description of a cell's job, and remove the outcome of its previous job.
+    """Write the description of a cell's job, with its run folder, and remove the outcome of its previous job.
 
-    Args:
-        cell: the cell.
-        folder: its run folder.
-        logs: its log folder, created if missing.
-        episodes: evaluation episodes per task, or per set.
+    The log folder is created if missing; `episodes` are evaluation episodes per task, or per set.
     """
     make_folder(logs)
     (logs / OUTCOME).unlink(missing_ok=True)
@@ -119,14 +115,9 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
 
 
 def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, subset: Sequence[Piece]) -> None:
-    """Write the description of a part of a measurement.
+    """Write the description of a part of a measurement, which measures a subset of its pieces, to a new log folder.
 
-    Args:
-        logs: the part's log folder, which must not exist yet.
-        policy: `{"model": FILE}` or `{"run": FOLDER}`.
-        env: name of the environment.
-        episodes: episodes per task or per set, as in `evaluate`.
-        subset: the pieces of the evaluation that this part measures.
+    The policy is `{"model": FILE}` or `{"run": FOLDER}`; episodes are per task or per set, as in `evaluate`.
     """
     make_folder(logs)
     pieces = [
