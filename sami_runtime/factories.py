@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
     if not callable(factory):
         callables = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         names = [key for key, value in callables if getattr(value, "__module__", None) == module.__name__]
-        raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it.")
+        if kind == "emergency stop":  # called without arguments, unlike the adapters beside it
+            names = [key for key in names if isfunction(of := getattr(module, key)) and not signature(of).parameters]
+        raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it; e.g. {example}.")
     return factory
 
 

@@ -69,7 +69,8 @@ def evaluate(
         from sami_train.runs.train import load_agent
 
         folder = RunFolder.open(run)
-        if env is not None and Path(env).absolute() != Path(run_env := folder.config().env).absolute():
+        env_id = environment(run_env := folder.config().env).id
+        if env is not None and env != env_id and Path(env).absolute() != Path(run_env).absolute():
             raise SamiError(f"{run} was trained in {run_env!r} and is evaluated there; leave out --env {env}.")
         agent = load_agent(folder)
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)

@@ -92,9 +92,8 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     reading = read_with(Path(policy), reader, joints)
     if "name" not in reading.values:
         source = FieldSource(kind="default", where="the file's name")
-        reading = PolicyReading(
-            reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": source}
-        )
+        values = {"name": Path(policy).stem, **reading.values}
+        reading = PolicyReading(reading.policy, values, {**reading.sources, "name": source})
     return reading if contract is None else reading.overlaid(document, str(contract))
 
 
@@ -152,9 +151,8 @@ def adopt_in_process(reading: PolicyReading, where: str) -> Artifact:
         answers={ACTION: np.stack([step.action for step in golden])},
         resets=GOLDEN_RESETS,
     )
-    contract = contract.model_copy(
-        update={"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
-    )
+    update = {"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
+    contract = contract.model_copy(update=update)
     import_onnx().helper.set_model_props(model, contract.metadata())
     artifact = judge(model.SerializeToString(), where)
     _require_parity(artifact, original, where)
@@ -176,9 +174,7 @@ def _network_for(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayou
     newest = import_onnx().defs.onnx_opset_version()
     opset = max((entry.version for entry in model.opset_import), default=0)
     if not OLDEST_OPSET <= opset <= newest:
-        raise ArtifactError(
-            f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
-        )
+        raise ArtifactError(f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export with one.")
     recipe = reading.recipe(where)
     inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # set at each step, even if they have a default
     outputs = {recipe.output, *(pair.output for pair in recipe.state)}

@@ -53,3 +53,10 @@ def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami
     (report,) = summary["subjects"]
     assert report["name"] == "panda-satesac"
     assert "films" in report["missing"]
+
+
+def test_what_several_runs_lack_is_printed_once(sami, tmp_path):
+    result = sami("report", f"{REPOSITORY / 'results/panda-100k'}:panda-[cp]*", "--out", tmp_path / "new")
+    assert result.code == 0, result.err
+    assert result.out.count("no films: only numbers are stored; give a model file or a run folder") == 1
+    assert "6 of 6: no films" in result.out

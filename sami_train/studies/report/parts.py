@@ -131,7 +131,7 @@ def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost |
     source = subject.source()
     if source is None:
         for name in PARTS:
-            parts.missing.setdefault(name, f"{subject.name} keeps numbers alone; give a model file or a run folder")
+            parts.missing.setdefault(name, "only numbers are stored; give a model file or a run folder")
         return parts
     if cost is None or subject.model is None:
         parts.missing.setdefault("cost", "only a model file is timed")
@@ -215,9 +215,8 @@ class _Measurement:
         starts = CHANGED_EPISODES // 2 if spec.episode_steps > LONG else CHANGED_EPISODES
         on_round = self._progress("changing the dynamics", starts)
         key = {**self.key, "change": str(change), "starts": starts}
-        self.parts.change = self.store.part(
-            "change", key, lambda: contexts_around(model, spec, change, starts, on_round)
-        )
+        make = partial(contexts_around, model, spec, change, starts, on_round)
+        self.parts.change = self.store.part("change", key, make)
 
     def films(self) -> None:
         tasks = usual_tasks(self.spec, self.subject.evaluation) if self.plan.films is None else self.plan.films
