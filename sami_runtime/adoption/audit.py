@@ -115,9 +115,12 @@ def audit_log(policy: Artifact, path: str | Path) -> Audit:
 
 
 def audit(recipe: Recipe, log: PolicyLog, answered: Array | None = None) -> Audit:
-    """Compare what the network read, by a log, with what it should read, by the recipe.
+    """Compare a log with the recipe of its policy.
 
-    The network's outputs for the observations of the log are `answered`, (T, A), if they are known.
+    Args:
+        recipe: Describes what the network should read.
+        log: What the network did read, and the raw signals.
+        answered: (T, A), the network's outputs for the observations of the log; None if they are not known.
 
     Raises:
         SignalError: The log does not fit the recipe.

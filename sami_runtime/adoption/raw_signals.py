@@ -30,7 +30,11 @@ def rotate(quaternion: Array, vector: Array, inverse: bool = False) -> Array:
 def sources(quantity: str, raw: Mapping[str, Array], rate_hz: float, frame: str = "body") -> Sources:
     """Return by name the sources of a term of this quantity; an empty dictionary if the log lacks its raw signal.
 
-    `raw` is that of `PolicyLog`, the policy's rate is in 1/s, and the term's frame is `body` or `world`.
+    Args:
+        quantity: The measured quantity, such as `joint_velocities`.
+        raw: The log's signals, see `PolicyLog`.
+        rate_hz: Rate of the policy [1/s].
+        frame: Frame of the term: `body` or `world`.
     """
     if quantity in ("angular_velocity", "linear_velocity"):
         return _velocity(quantity, raw, rate_hz, frame)

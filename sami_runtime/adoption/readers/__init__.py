@@ -54,9 +54,12 @@ READERS: Mapping[str, PolicyReader] = {
 
 
 def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> PolicyReading:
-    """Read a policy's file or folder by the reader of this name, or by the one that recognizes it.
+    """Read a file or folder by a reader; if none recognizes an ONNX file, return what the file alone contains.
 
-    If none recognizes an ONNX file, return what the file alone contains. For `joints`, see `PolicyReader.read`.
+    Args:
+        path: The policy's file or folder.
+        reader: Name of the reader; chosen by the content if None.
+        joints: Names of the action's elements, if a person gives them.
 
     Raises:
         UnknownName: There is no such reader.

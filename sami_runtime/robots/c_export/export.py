@@ -45,9 +45,13 @@ def identifier(name: str) -> str:
 
 
 def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, str]:
-    """Return header and source of a policy, by file name; its gate has the default limits if `limits` is None.
+    """Return header and source of a policy, by file name.
 
     The result is deterministic: the same file and limits give the same text.
+
+    Args:
+        artifact: The model file.
+        limits: Of the gate; the default limits if None.
 
     Raises:
         ArtifactError: An operator of the graph has no C++ form, or onnxruntime cannot compute the graph.

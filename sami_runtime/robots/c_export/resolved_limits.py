@@ -25,7 +25,10 @@ MISSING = ("known",)
 def resolved_limits(limits: Limits, contract: Contract, guards: Collection[str] = tuple(GUARDS)) -> dict[str, Value]:
     """Return the members of the C++ struct `sami::Limits`: values, and lists with a value for each element or signal.
 
-    The guards also judge observations: all `GUARDS` by default, as in a `Run` of a robot.
+    Args:
+        limits: Of the gate.
+        contract: Of the model.
+        guards: Names of `GUARDS` that also judge observations; all by default, as in a `Run` of a robot.
 
     Raises:
         SamiError: The limits do not fit the model, or set one that the C++ gate does not support.

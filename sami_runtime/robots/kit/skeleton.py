@@ -20,7 +20,13 @@ WIDTH = 110
 
 
 def write_skeleton(contract: Contract, out: Path, model: str, force: bool = False) -> None:
-    """Write the skeleton of an adapter to a module such as `my_arm.py`; `model` is its name on the command line.
+    """Write the skeleton of an adapter.
+
+    Args:
+        contract: Of the model that is to drive.
+        out: Path of the module, such as `my_arm.py`.
+        model: Name of the model on the command line.
+        force: Whether to overwrite an existing file.
 
     Raises:
         SamiError: `out` is no valid module name, exists already, or cannot be written.

@@ -26,9 +26,15 @@ def diagnose(
     live: bool,
     stamp: float,
 ) -> Diagnostics:
-    """Return the diagnostics of a tick, at a time [s] of the system's clock.
+    """Return the diagnostics of a tick.
 
-    They contain the commands by topic, which were sent or, unless `live`, would be sent.
+    Args:
+        record: Of the tick.
+        contract: Of the policy.
+        topics: The topics that are heard.
+        commands: The messages sent, by topic; in a dry run, those that would be sent.
+        live: Whether they were sent.
+        stamp: Time of the diagnostics [s], by the system's clock.
     """
     statuses = (_gate(record, contract), _policy(record), _command(commands, live), _topics(topics))
     return Diagnostics(stamp, statuses, contract.name)

@@ -417,8 +417,11 @@ Measure = Callable[[Simulations, Numbers], Numbers]
 def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, commands: Sequence[str] = ()) -> Measure:
     """Return a function that measures a quantity, or the quantity's distance from its command.
 
-    The compiled model's parameters may change later. `where` is the key of the file that has the quantity, `commands`
-    are the names of the file's commands, in their order, see `readings`.
+    Args:
+        model: the compiled model, whose parameters may change later.
+        quantity: what to measure.
+        where: the key of the file that has the quantity, for messages.
+        commands: names of the file's commands, in their order, see `readings`.
 
     Raises:
         UnknownName: the model has no element of this name, or the file no such command.

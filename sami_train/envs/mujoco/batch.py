@@ -233,8 +233,12 @@ class MujocoBatch(Rows):
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
     """A Gymnasium vector environment that draws a task at each reset, and resets rows in the step that ends them.
 
-    Gymnasium's ids fill in the name. For tasks, threads and options, see `MujocoBatch`; without `max_episode_steps`, an
-    episode has the paper's length. A batch does not render.
+    Args:
+        name: of the environment; Gymnasium's ids fill it in.
+        num_envs: number of rows, n.
+        tasks, threads, options: see `MujocoBatch`.
+        max_episode_steps: length of an episode; the paper's if None.
+        render_mode: None; a batch does not render.
 
     Raises:
         TaskError, UnknownName, SamiError: an argument is not valid.

@@ -58,8 +58,12 @@ class Kinematics:
     def reach(self, joints: Array, target: Array) -> Array:
         """Return joint angles (7,) [rad] for a hand that points down at a target, as `calculateInverseKinematics` does.
 
-        Bullet's damping is so strong that 20 iterations from the present angles (7,) [rad] stop short of the target's
-        position (3,) [m], which affects how the arm moves. Damped steps with the same Jacobian form a geometric series.
+        Bullet's damping is so strong that 20 iterations stop short of the target, which affects how the arm moves.
+        Damped steps with the same Jacobian form a geometric series.
+
+        Args:
+            joints: present joint angles, (7,) [rad].
+            target: target position of the hand, (3,) [m].
         """
         error, step = np.empty(6), np.empty(6)
         for _ in range(_ITERATIONS // _SHARED):

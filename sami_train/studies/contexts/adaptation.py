@@ -177,9 +177,14 @@ def judge(
     contract: Contract,
     measure: Measure,
 ) -> Adaptation:
-    """Compute the results of a change from n episodes of each variant, LIVE among them.
+    """Compute the results of a change from the episodes of every variant.
 
-    The k-th episode has the same start in every variant and in `starts`, n episodes with the new dynamics all along.
+    Args:
+        change: the change.
+        runs: by variant, n episodes each, LIVE among them; the k-th episode has the same start in every variant.
+        starts: n episodes that had the new dynamics all along, from the same starts.
+        contract: the model's contract.
+        measure: the environment's measure: success or return.
 
     Raises:
         ChangeError: every episode is over before the change.

@@ -145,10 +145,12 @@ class RobotBody:
         return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
-        """Simulate W windows of L ticks with values (P,) of the parameters, from their starts.
+        """Simulate windows; return positions and velocities of the joints at each tick, (W, L + 1, 2 n).
 
-        Return positions and velocities of the joints at each tick, (W, L + 1, 2 n); `starts` are those at the beginning
-        of each window, (W, 2 n) [rad or m, per second].
+        Args:
+            windows: W windows of L ticks.
+            values: Values of the parameters, (P,).
+            starts: Positions and velocities at the beginning of each window, (W, 2 n) [rad or m, per second].
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}

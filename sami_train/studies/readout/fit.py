@@ -175,9 +175,14 @@ def fit(
     step: int,
     seed: int = 0,
 ) -> FittedReadout:
-    """Fit a probe of these features to the contexts (T, C) and the task of each episode, from its step `step` on.
+    """Fit a probe.
 
-    Shorter episodes are left out. The seed is that of the split, the initial weights and the batches.
+    Args:
+        episodes: contexts (T, C) of each episode.
+        tasks: task of each episode.
+        features: features to estimate.
+        step: first step that counts; shorter episodes are left out.
+        seed: seed of the split, the initial weights and the batches.
 
     Raises:
         SamiError: fewer than `LEAST` episodes count.

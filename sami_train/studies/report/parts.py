@@ -176,8 +176,11 @@ class _Measurement:
         # An episode of one step began at its goal, so that its context has no information.
         parts.mapped = [episode for episode in parts.episodes if len(episode.contexts) > 1]
         final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
-        if len(final) < 20 or final.shape[1] < 2:
-            parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
+        if len(final) < 20:
+            parts.missing["maps"] = f"{len(final)} contexts are no map; play 20 or more episodes"
+            return
+        if final.shape[1] < 2:
+            parts.missing["maps"] = f"a context has {final.shape[1]} numbers; a map needs 2 or more"
             return
         on_round = self._progress("mapping contexts", 1)
 

@@ -103,10 +103,18 @@ def write_report(
     progress: Progress,
     cost: Cost | None = None,
 ) -> dict[str, Any]:
-    """Measure the parts that are not stored yet, and write the report to the folder `out`, see `check_out`.
+    """Measure the parts that are not stored yet, and write the report.
 
-    The report quotes `command`, the arguments of the command that makes it. If `cost` is None, it has no such part.
-    Return the report's summary, as plain values, which report.json has, too.
+    Args:
+        subjects: models and runs of one environment.
+        plan: options of the report.
+        out: the folder, see `check_out`.
+        command: the arguments of the command that makes the report, which the report quotes.
+        progress: called with the progress.
+        cost: measures a step; None leaves this part out.
+
+    Returns:
+        The report's summary, as plain values; also written to report.json.
 
     Raises:
         SamiError: see `require_alike` and `measure_parts`.

@@ -100,10 +100,14 @@ class AdaptivePPO(PPO):
 
 
 def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: OnMeasured) -> Teacher:
-    """Train a teacher, or continue that in the folder, of the same settings. Ctrl-C stops and saves the teacher.
+    """Train a teacher, or continue the teacher in the folder. Ctrl-C stops the training and saves the teacher.
 
-    The folder is created if missing. `steps` are environment steps of all rows together, including those already done,
-    `every` those between two measurements, with each of which `on_measured` is called.
+    Args:
+        folder: the teacher's folder, created if missing.
+        config: settings of the training; they must equal those of a teacher in the folder.
+        steps: environment steps of all rows together, including those already done.
+        every: environment steps between measurements.
+        on_measured: called with each measurement.
 
     Raises:
         SamiError: the folder has other files or settings, or is in use, or the environment has no batch.
