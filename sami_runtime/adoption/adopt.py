@@ -174,7 +174,9 @@ def _network_for(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayou
     newest = import_onnx().defs.onnx_opset_version()
     opset = max((entry.version for entry in model.opset_import), default=0)
     if not OLDEST_OPSET <= opset <= newest:
-        raise ArtifactError(f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export with one.")
+        raise ArtifactError(
+            f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
+        )
     recipe = reading.recipe(where)
     inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # set at each step, even if they have a default
     outputs = {recipe.output, *(pair.output for pair in recipe.state)}

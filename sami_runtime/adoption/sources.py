@@ -62,7 +62,7 @@ class PolicyReading:
                 sources.pop(covered, None)
             sources[name] = FieldSource(kind="file", where=where)
         values = _merged(self.values, document)
-        inputs = [signal.get("input") for signal in tables_in(document.get("signals")).values()]
+        inputs = [signal.get("input") for signal in tables_in(values.get("signals")).values()]
         if inputs and all(inputs) and not {"input", "history", LAST_ACTION} & values.keys():  # nothing else reads it
             values, sources["input"] = values | {"input": inputs[0]}, FieldSource(kind="file", where=where)
         return PolicyReading(self.policy, values, sources)
@@ -93,7 +93,7 @@ class PolicyReading:
 
 HINTS = {
     "rate_hz": "how often the policy acts [1/s], e.g. 50.0",
-    "input": 'a tensor that the network reads, e.g. "obs"; not needed if each signal names its own',
+    "input": 'a tensor that the network reads, e.g. "obs"',
     "output": 'a tensor that it returns, e.g. "actions"',
     "name": 'letters, digits and _, e.g. "joint_angles"',
     "unit": 'of the robot\'s numbers, e.g. "rad"; "1" for none',
@@ -110,9 +110,9 @@ HINTS = {
 """What a missing field of a recipe means, with an example, by its key."""
 SIGNALS = """\
 # One table [[signals]] for each quantity that the network reads: {sizes}.
-# Add `offset` and `clip` if training had them, and `input` if the network has several. The network's last action is no
-# signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied" (the action that
-# the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if not 0."""
+# Add `offset` and `clip` if training had them, and `input` if the network has several, instead of above. The network's
+# last action is no signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied"
+# (the action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if not 0."""
 
 
 def draft(reading: PolicyReading) -> str:

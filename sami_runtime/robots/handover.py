@@ -341,18 +341,21 @@ class HandoverSequence:
                 hold = gate.hold(f"{self.stage}: {fault}", now) if fault else None
                 self._write(loop, hold or gate.command(pose.action(observation, now), now))
             gate.require_armed()
-            reason: str | None = None
+            is_ready = False
             if now - start_time >= longest:
                 reason = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
                 if after == POLICY:
                     reason = reason or outside or _cold(loop)
-            for tick in range(loop.substeps):  # also at the end: the next stage must not write at the same time
+                if reason and now - start_time >= longest + self.settings.wait_s:
+                    return reason
+                is_ready = not reason
+            for tick in range(loop.substeps):  # also if it is ready: the next stage must not write at the same time
                 if tick and pose is not None:  # the loop writes more often than the pose acts
                     self._write(loop, gate.stand(clock.now()))
                 due = max(due + loop.period, clock.now())
                 clock.sleep_until(due)
-            if reason is not None and (not reason or now - start_time >= longest + self.settings.wait_s):
-                return reason
+            if is_ready:
+                return ""
 
     def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
         if loop.watchdog:

@@ -65,7 +65,8 @@ class Workspace:
         self._scale = np.array([moves[name].scale for name in movers])
         self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
         self._places = [_place(contract, element) for element in self._elements]
-        self._period, self._oldest = 1.0 / contract.rate_hz, max(limits.max_age(contract).values()) * (1 + ROUNDING)
+        self._period = 1.0 / contract.rate_hz
+        self._longest_age = max(limits.max_age(contract).values()) * (1 + ROUNDING)
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))
@@ -115,7 +116,7 @@ class Workspace:
         self._since = self._since + self._last * elapsed / self._period
         self._last = action[self._movers].astype(np.float64)
         self._commands.append((now, self._last))
-        drop_before(self._commands, now - self._oldest)  # here too, because a person's pause learns no positions
+        drop_before(self._commands, now - self._longest_age)  # here too, because a person's pause learns no positions
 
     def _slow(self, way: Float64) -> Float64:
         """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).

@@ -59,4 +59,4 @@ def test_what_several_runs_lack_is_printed_once(sami, tmp_path):
     result = sami("report", f"{REPOSITORY / 'results/panda-100k'}:panda-[cp]*", "--out", tmp_path / "new")
     assert result.code == 0, result.err
     assert result.out.count("no films: only numbers are stored; give a model file or a run folder") == 1
-    assert "6 of 6: no films" in result.out
+    assert "6 of 6 subjects: no films" in result.out

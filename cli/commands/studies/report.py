@@ -93,7 +93,7 @@ def report(
         for entry in subject["missing"].items():
             without.setdefault(entry, []).append(subject["name"])
     for (part, reason), names in without.items():
-        listed = ", ".join(names) if len(names) < 4 else f"{len(names)} of {len(summary['subjects'])}"
+        listed = ", ".join(names) if len(names) < 4 else f"{len(names)} of {len(summary['subjects'])} subjects"
         print_text(f"{listed}: no {part}: {reason}")
     print_text(
         f"wrote {summary['report']}: {summary['bytes'] / 1e6:.1f} MB in {summary['seconds']:.0f} s, "

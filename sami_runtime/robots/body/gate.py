@@ -93,7 +93,7 @@ class BodyGate(SafetyGate):
         """Limit the actions of this model from now on."""
         self._at, self._scale, self._offset = self._layout(contract)
         self._start = self._envelope(contract)
-        self._oldest = max(self.limits.max_age(contract).values()) * (1 + ROUNDING)
+        self._longest_age = max(self.limits.max_age(contract).values()) * (1 + ROUNDING)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation is rejected, or None; see `SafetyGate`. The joints' numbers must be finite."""
@@ -143,7 +143,7 @@ class BodyGate(SafetyGate):
         self.explanations |= {name: str(reason) for name, reason in reasons if name not in self._limiting}
         self._limiting = verdict.limited_by
         self._commands.append((now, self.body.joint_speeds))
-        drop_before(self._commands, now - self._oldest)  # here too, because a person's pause reads nothing
+        drop_before(self._commands, now - self._longest_age)  # here too, because a person's pause reads nothing
         limited_by = (*ruling.limited_by, *verdict.limited_by)
         if verdict.stop:
             return self._stop(verdict.stop, now)._replace(limited_by=(*limited_by, "stop"))

@@ -122,7 +122,12 @@ class BodySettings(RobotTable):
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "[body]", folder: Path | None = None) -> BodySettings:
-        """Return checked settings, whose `model` is relative to the folder; messages say `where` they are written.
+        """Return checked settings.
+
+        Args:
+            document: Values by key.
+            where: Where the values are written, for messages.
+            folder: The folder that `model` is relative to; the current folder if None.
 
         Raises:
             UnknownName: A joint does not exist.

@@ -94,6 +94,7 @@ class Program:
     """Names of the pieces of memory: constants, scratch memory, and parameters of `infer`."""
     _indices: dict[str, int] = field(default_factory=dict)
     _names: dict[bytes, str] = field(default_factory=dict)
+    """Names of the constants by their bytes."""
     _addresses: dict[str, Addresses] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

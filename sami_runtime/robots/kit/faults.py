@@ -8,7 +8,11 @@ from sami_runtime.errors import AdapterError
 
 
 def refuse(faults: Sequence[str], undone: str = "moved") -> None:
-    """Raise an error if there are faults, a sentence for each point that does not match: "nothing was moved", or sent.
+    """Raise an error if there are faults.
+
+    Args:
+        faults: A sentence for each point that does not match.
+        undone: The participle for the message "nothing was ...": moved, sent.
 
     Raises:
         AdapterError: There are faults; the message lists them all.

@@ -43,7 +43,13 @@ def names(model: mujoco.MjModel, kind: Kind) -> list[str]:
 
 
 def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
-    """Return the MuJoCo id of an element of the compiled model; `where` is the TOML file's key with its name.
+    """Return the MuJoCo id of an element.
+
+    Args:
+        model: the compiled model.
+        kind: the kind of element.
+        name: the element's name in the model.
+        where: the key of the TOML file that has the name, for messages.
 
     Raises:
         UnknownName: the model has no element of this kind and name; the message lists the names that exist.

@@ -131,9 +131,15 @@ def adaptation(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Adaptation:
-    """Run episodes with the same change from `episodes` starts in every variant, and compare the variants.
+    """Run episodes with a change in every variant, and compare the variants.
 
-    The first start has the seed `seed`; each next start has the next integer.
+    Args:
+        model: the model file.
+        spec: the environment.
+        change: the change, the same in every episode.
+        episodes: number of starts.
+        seed: seed of the first start; each next start has the next integer.
+        on_round: called after each round with the number of starts in it.
 
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
@@ -286,6 +292,13 @@ def contexts_around(
     model: Path, spec: EnvironmentSpec, change: DynamicsChange, episodes: int, on_round: OnRound | None = None
 ) -> dict[str, Any]:
     """Run episodes with a change, without the change, and with the new dynamics all along, from the same starts.
+
+    Args:
+        model: the model file.
+        spec: the environment.
+        change: the change.
+        episodes: number of starts.
+        on_round: called after each round with the number of starts in it.
 
     Returns:
         Plain values, among them `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change,

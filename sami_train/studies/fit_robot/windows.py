@@ -98,7 +98,7 @@ def windows_of(
     out = np.array(episodes) % HELD_OUT == HELD_OUT - 1
     if not out.any() or out.all():
         out = np.arange(len(readings)) % HELD_OUT == HELD_OUT - 1
-    return _not_too_many(every.pick(~out)), _not_too_many(every.pick(out))
+    return _thinned(every.pick(~out)), _thinned(every.pick(out))
 
 
 def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
@@ -112,7 +112,7 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
     return readings
 
 
-def _not_too_many(windows: RecordedWindows) -> RecordedWindows:
+def _thinned(windows: RecordedWindows) -> RecordedWindows:
     """Return at most `MOST` windows, evenly spread over the recordings."""
     if len(windows) <= MOST:
         return windows

@@ -109,10 +109,14 @@ def require_steps(steps: int) -> None:
 
 
 def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, origin: str) -> Artifact:
-    """Return a model file, for the path `out`, with a forward model in front of its policy, over K = `steps` periods.
+    """Return a model file with a forward model in front of its policy, which replaces any earlier forward model.
 
-    It replaces any earlier forward model. The old file may not be written yet. `origin` describes the data of the fit
-    for readers.
+    Args:
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
+        steps: K.
+        forward: the fitted forward model.
+        origin: description, for readers, of the data of the fit.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.

@@ -60,9 +60,12 @@ def measure_probe(
 
 
 def with_probe(artifact: Artifact, out: Path, estimate: FittedReadout) -> Artifact:
-    """Return a model file, for the path `out`, with a probe; only features that it identifies have outputs.
+    """Return a model file with a probe, which replaces an earlier one; only features that it identifies have outputs.
 
-    It replaces an earlier probe. The old file may not be written yet.
+    Args:
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
+        estimate: the fitted probe.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.

@@ -82,7 +82,12 @@ def play_episodes(
 ) -> list[ReportEpisode]:
     """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 
-    These processes share the episodes; if the simulation has native threads, it has as many threads instead.
+    Args:
+        source: the policy.
+        spec: the environment.
+        scheduled: task set and task of each episode.
+        processes: number of processes that share the episodes, or of threads if the simulation has native threads.
+        on_round: called after each round with the number of episodes in it.
     """
     if plays_in_batch(spec, None):
         return _in_batch(source, spec, scheduled, processes, on_round)

@@ -180,7 +180,7 @@ class _Measurement:
             parts.missing["maps"] = f"{len(final)} contexts are no map; play 20 or more episodes"
             return
         if final.shape[1] < 2:
-            parts.missing["maps"] = f"a context has {final.shape[1]} numbers; a map needs 2 or more"
+            parts.missing["maps"] = f"a map needs contexts of 2 or more numbers; the policy's have {final.shape[1]}"
             return
         on_round = self._progress("mapping contexts", 1)
 

@@ -148,11 +148,8 @@ def test_at_1_khz_all_commands_since_late_joints_count(make, late):
     adapter.observation = contract.observation
     adapter.reset()
     settings = BodySettings.of({**table, "position": {"low": -1.0, "high": 1.0}})
-    gate, way, zero = (
-        BodyGate(adapter, contract, Limits(max_age_s=0.2, rest=0.0), settings=settings),
-        [0.0],
-        np.zeros(1),
-    )
+    gate = BodyGate(adapter, contract, Limits(max_age_s=0.2, rest=0.0), settings=settings)
+    way, zero = [0.0], np.zeros(1)
     gate.begin(0.001)
     for tick in range(1200):
         now, measured = tick / 1000, max(0, tick - late)
