@@ -112,7 +112,8 @@ SIGNALS = """\
 # One table [[signals]] for each quantity that the network reads: {sizes}.
 # Add `offset` and `clip` if training had them, and `input` if the network has several, instead of above. The network's
 # last action is no signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied"
-# (the action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if not 0."""
+# (the action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial`
+# if not 0."""
 
 
 def draft(reading: PolicyReading) -> str:
