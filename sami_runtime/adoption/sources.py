@@ -110,10 +110,10 @@ HINTS = {
 """What a missing field of a recipe means, with an example, by its key."""
 SIGNALS = """\
 # One table [[signals]] for each quantity that the network reads: {sizes}.
-# Add `offset` and `clip` if training had them, and `input` if the network has several, instead of above. The network's
-# last action is no signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied"
-# (the action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial`
-# if not 0."""
+# Add `offset` and `clip` if training had them, and `input` if the network has several, instead of above. The last
+# action is no signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied" (the
+# action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if
+# not 0."""
 
 
 def draft(reading: PolicyReading) -> str:
