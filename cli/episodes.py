@@ -276,7 +276,7 @@ def corrected(record: StepRecord) -> str:
 def reading_text(telemetry: Telemetry) -> str:
     """Return the last reading as a line, with those features of the nearest task that the context identifies."""
     reading, probe = telemetry.now, telemetry.probe
-    parts = [f"step {reading.step:>3}", *([f"context moves {reading.speed:5.2f}"] if telemetry.size else [])]
+    parts = [f"step {max(0, reading.step):>3}", *([f"context moves {reading.speed:5.2f}"] if telemetry.size else [])]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")
     if reading.nearest is not None:

@@ -213,8 +213,8 @@ class Keyboard:
             return Request(command=self._action_by_keys(standing))
         return Request(pause=self._paused)
 
-    def between(self, wait_s: float | None) -> Ending | None:
-        """Wait between episodes, `wait_s` seconds or (None) until Enter; return a person's verdict on the last one."""
+    def between(self, wait_s: float | None) -> tuple[Ending | None, bool]:
+        """Wait `wait_s` seconds or (None) until Enter; return the verdict on the last episode, and whether to go on."""
         from sami_runtime.loop.pilot import Ending
 
         ending: Ending | None = None
@@ -222,14 +222,14 @@ class Keyboard:
         while True:
             wait = 0.5 if wait_s is None else min(0.5, max(0.0, until - time.monotonic()))
             for key in self._terminal.pressed(wait):
-                if key == "enter":
-                    return ending
+                if key == "enter" or ENDINGS.get(key) == "stop":  # which keeps a verdict given before
+                    return ending, key == "enter"
                 if key in ENDINGS:
                     ending = Ending(ENDINGS[key])
-                    if ending in (Ending.REDO, Ending.STOP):
-                        return ending
+                    if ending is Ending.REDO:
+                        return ending, True
             if wait_s is not None and time.monotonic() >= until:
-                return ending
+                return ending, True
 
     def _press(self, key: str) -> None:
         if key in ENDINGS:
@@ -320,10 +320,9 @@ def between(
     if wait_s is None or wait_s > 0.0:
         when = "Enter begins" if wait_s is None else f"in {wait_s:g} s, or at Enter, begins"
         print_text(f"{when} the next episode; of this one: s success, f failure, r redo; q stop", error=True)
-    ending = pilot.between(wait_s)
-    if ending is Ending.STOP:
-        return report, False
+    ending, has_next = pilot.between(wait_s)
     if ending is not None:
         report = replace(report, ended=ending)
         driving.conclude(ending, report.success)
-    return report, True
+        print_text(f"judged: {ending.value}", error=True)
+    return report, has_next

@@ -93,6 +93,15 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
     return files
 
 
+def write_findings(files: tuple[Path, Path], numbers: str, draw: Callable[[Path], object]) -> None:
+    """Write a measurement's numbers and plot; the numbers get their name last, so that an interruption leaves none."""
+    from sami_runtime.files import unfinished
+
+    with unfinished(files[0]) as temporary:
+        temporary.write_text(numbers + "\n", encoding="utf-8")
+        draw(files[1])
+
+
 class JobPlace(NamedTuple):
     """The place where jobs run."""
 

@@ -69,7 +69,9 @@ def evaluate(
         from sami_train.runs.train import load_agent
 
         folder = RunFolder.open(run)
-        if env is not None and Path(env).absolute() != Path(run_env := folder.config().env).absolute():
+        run_env = folder.config().env
+        is_same = env is None or Path(env).absolute() == Path(run_env).absolute() or env == environment(run_env).id
+        if not is_same:
             raise SamiError(f"{run} was trained in {run_env!r} and is evaluated there; leave out --env {env}.")
         agent = load_agent(folder)
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)

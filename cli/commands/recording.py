@@ -35,12 +35,7 @@ def replay(
     from sami_runtime.recording.replay import replay as check
 
     recording = read_recording(file)
-    paths = [model] if model else []
-    for name in () if model else recording.models:
-        places = [path for path in (Path(name), file.parent / Path(name).name) if path.is_file()]
-        if not places:
-            raise SamiError(f"{file} was recorded with {name}, which is not there. Give the model with --model.")
-        paths.append(places[0])
+    paths = [model] if model else [_recorded_model(name, file) for name in recording.models]
     sessions = [_session_as_recorded(path, recording.about["providers"]) for path in paths]
     comparison = check(recording, *sessions)
     if JSON.get():
@@ -55,6 +50,16 @@ def replay(
         raise typer.Exit(CheckFailed.exit_code)
     if not comparison.steps:
         raise SamiError(f"{file} holds no step of the policy, so nothing was checked. Give one in which it acted.")
+
+
+def _recorded_model(name: str, recording: Path) -> Path:
+    """Return the file of a recorded model: at its recorded path, or beside the recording; SamiError if at neither."""
+    from sami_runtime.errors import SamiError
+
+    for path in (Path(name), recording.parent / Path(name).name):
+        if path.is_file():
+            return path
+    raise SamiError(f"{recording} was recorded with {name}, which is not there. Give the model with --model.")
 
 
 def _session_as_recorded(model: Path, providers: Sequence[object]) -> Session:

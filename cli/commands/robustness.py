@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
+from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress, write_findings
 from ..model_file import environment_of, model_file, task_set_names
 from ..options import JSON, MODEL_HELP, ModelEnvironment
 from ..output import print_table, print_text
@@ -57,7 +57,6 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.envs.catalog import of_commands
     from sami_train.evaluation import robustness as measuring
-    from sami_train.files import unfinished
     from sami_train.machine import usable_cores
 
     contract = read_artifact(model).contract
@@ -96,9 +95,7 @@ def robustness(
         if files is not None:
             from sami_train.studies.charts.scores import robustness as chart_of
 
-            with unfinished(files[0]) as temporary:  # gets its name after the picture is complete
-                temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-                chart_of(points).savefig(files[1])
+            write_findings(files, json.dumps(document, indent=1), chart_of(points).savefig)
     if JSON.get():
         print(json.dumps(document))
         return

@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from sami_runtime.adoption.batch import with_free_batch
-from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
+from sami_runtime.adoption.graph import (
+    OLDEST_OPSET,
+    import_onnx,
+    read_model,
+    states_of,
+    with_free_batch,
+    wrapped_model,
+)
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
@@ -86,9 +92,8 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     reading = read_with(Path(policy), reader, joints)
     if "name" not in reading.values:
         source = FieldSource(kind="default", where="the file's name")
-        reading = PolicyReading(
-            reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": source}
-        )
+        values = {"name": Path(policy).stem, **reading.values}
+        reading = PolicyReading(reading.policy, values, {**reading.sources, "name": source})
     return reading if contract is None else reading.overlaid(document, str(contract))
 
 
@@ -146,9 +151,8 @@ def adopt_in_process(reading: PolicyReading, where: str) -> Artifact:
         answers={ACTION: np.stack([step.action for step in golden])},
         resets=GOLDEN_RESETS,
     )
-    contract = contract.model_copy(
-        update={"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
-    )
+    update = {"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
+    contract = contract.model_copy(update=update)
     import_onnx().helper.set_model_props(model, contract.metadata())
     artifact = judge(model.SerializeToString(), where)
     _require_parity(artifact, original, where)

@@ -77,11 +77,7 @@ class Diagnosis:
 
 
 def diagnose(policy: Artifact, robot: str | Path | None = None) -> Diagnosis:
-    """Probe an adopted policy.
-
-    Args:
-        policy: The adopted file.
-        robot: MJCF of the robot, for the joints' names, ranges and torque limits.
+    """Probe an adopted policy; `robot` is an MJCF file with its joints' names, ranges and torque limits.
 
     Raises:
         ContractError: The policy was not adopted.
@@ -127,18 +123,13 @@ def _numbers(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
         yield PolicyFinding("extreme inputs", "ok", fact, numbers)
     clip = recipe.action.clip
     share = float((np.abs(responses.outputs) >= 0.99 * clip).mean()) if clip else 0.0
-    flat = float(np.mean([np.abs(block).max() < 1e-7 for block in _blocks(responses)]))
+    whole = np.concatenate(list(responses.jacobian.values()), axis=2)  # (POINTS, A, elements of all terms)
+    flat = float((np.abs(whole).max((0, 2)) < 1e-7).mean())
     fact = f"{share:.0%} of the outputs of a standing robot are at the clip, {flat:.0%} do not respond at all"
     status = "fault" if share + flat > 0.5 else "ok"
     advice = "Check the scales of the recipe; the inputs are too large for the network." if status == "fault" else ""
     valid = "less than half" if advice else ""
     yield PolicyFinding("saturation", status, fact, {"clipped": share, "flat": flat}, valid, advice)
-
-
-def _blocks(responses: ProbedNetwork) -> list[Array]:
-    """Return for each output its responses (POINTS, elements) to the elements of all terms."""
-    whole = np.concatenate(list(responses.jacobian.values()), axis=2)
-    return [whole[:, output] for output in range(whole.shape[1])]
 
 
 def _inputs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:

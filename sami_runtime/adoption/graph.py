@@ -64,6 +64,41 @@ def read_model(data: bytes, where: str, inlined: bool = True) -> Any:
         raise ArtifactError(f"{where} cannot be read: {line}. Export it again.") from None
 
 
+def with_free_batch(data: bytes) -> bytes:
+    """Return the model with recurrent layers that accept any batch size.
+
+    Torch's newer exporter adds a `Transpose` and a `Reshape` to [1, 1, size] after each LSTM or GRU: one step, a batch
+    of 1. The second number becomes -1. Before the LSTM of sb3-contrib's RecurrentPPO the older exporter writes a
+    `Reshape` to [1, -1, size]: one sequence of any length. It becomes [-1, 1, size]. The results for a batch of 1 are
+    the same. Nothing else changes.
+    """
+    onnx = import_onnx()
+    model = onnx.load_from_string(data)
+    graph = model.graph
+    makers = {output: node for node in graph.node for output in node.output}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    constants |= {name: a.t for name, node in makers.items() for a in node.attribute if node.op_type == "Constant"}
+    for node in graph.node:
+        turned = makers.get(node.input[0]) if node.op_type in ("LSTM", "GRU", "Reshape") else None
+        source = makers.get(turned.input[0]) if turned is not None and turned.op_type == "Transpose" else None
+        if turned is None or source is None:
+            continue
+        match node.op_type, source.op_type, [n for a in turned.attribute for n in a.ints]:
+            case "Reshape", "LSTM" | "GRU", [0, 2, 1, 3]:  # ONNX's [step, direction, batch, size] to torch's order
+                reshape, fixed, free = node, [1, 1], [1, -1]
+            case "LSTM" | "GRU", "Reshape", [1, 0, 2]:
+                reshape, fixed, free = source, [1, -1], [-1, 1]
+            case _:
+                continue
+        constant = constants.get(reshape.input[1])
+        shape = onnx.numpy_helper.to_array(constant) if constant is not None and [*constant.dims] == [3] else []
+        if [*shape[:2]] == fixed:
+            reshape.input[1] = f"{reshape.output[0]}.any_batch"
+            freed = np.array([*free, shape[2]], np.int64)
+            graph.initializer.append(onnx.numpy_helper.from_array(freed, reshape.input[1]))
+    return bytes(model.SerializeToString())
+
+
 def history_state(name: str) -> str:
     """Return the name of the state that stores the past of a signal, the last action or the whole frame."""
     return f"history_{name}"
@@ -89,14 +124,7 @@ def states_of(recipe: Recipe, layout: PolicyLayout) -> tuple[StateTensor, ...]:
 
 
 def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: Contract, where: str) -> Any:
-    """Return the ONNX model whose inputs and outputs are those of the contract; its metadata is empty.
-
-    Args:
-        data: The policy's ONNX model.
-        recipe: Its recipe.
-        layout: Sizes in its graph.
-        contract: Names and sizes of the signals and states.
-        where: The policy's file, for messages.
+    """Return a policy's ONNX model with the inputs and outputs of the contract; its metadata is empty.
 
     Raises:
         ArtifactError: The graph cannot be extended.

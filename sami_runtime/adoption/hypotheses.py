@@ -113,9 +113,7 @@ class _Affine(NamedTuple):
 def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | None:
     """Return the hypothesis that reproduces a term best; None if the log is too short, or `sources` is empty.
 
-    Args:
-        term: The logged term.
-        sources: Raw signals from which it may have been computed, by name.
+    The sources are the raw signals from which the term may have been computed, by name.
     """
     term, sources = _unclipped(term, sources)
     term = _without_outliers(term, sources)

@@ -36,13 +36,7 @@ class PolicyLayout:
 def layout_of(
     recipe: Recipe, inputs: Collection[TensorType], outputs: Collection[TensorType], where: str
 ) -> PolicyLayout:
-    """Compare a recipe with the graph, and return the sizes.
-
-    Args:
-        recipe: The recipe.
-        inputs: Declared inputs of the graph that no initializer fills.
-        outputs: Declared outputs of the graph.
-        where: The policy's file, for messages.
+    """Compare a recipe with the outputs of the graph and the inputs that no initializer fills; return the sizes.
 
     Raises:
         UnknownName: The recipe names a tensor that the graph lacks.

@@ -21,11 +21,7 @@ Array = NDArray[np.float64]
 
 
 def adopted_policy(path: str | Path, contract: str | Path | None = None) -> Artifact:
-    """Return an adopted file, or adopt a policy in memory.
-
-    Args:
-        path: A file that `sami adopt` wrote, or a policy that it accepts.
-        contract: TOML with the recipe of a policy that is not adopted; see `adopt`.
+    """Return a file that `sami adopt` wrote, or adopt a policy in memory; see `adopt`.
 
     Raises:
         SamiError: `path` is neither, the recipe is incomplete, or the policy takes too much time or memory.

@@ -28,13 +28,7 @@ class WalkStep(NamedTuple):
 
 
 class OriginalPolicy:
-    """Steps the exported graph, and computes in numpy what the framework computed around the graph.
-
-    Args:
-        data: The ONNX model as it was exported.
-        recipe: Its recipe.
-        layout: Sizes in its graph.
-        where: The policy's file, for messages.
+    """Steps the graph as it was exported, and computes in numpy what the framework computed around the graph.
 
     Raises:
         ArtifactError: onnxruntime refuses the model.
@@ -113,11 +107,8 @@ class OriginalPolicy:
     def walk(self, steps: int, resets: tuple[int, ...], disturbed: float, seed: int = 0) -> Iterator[WalkStep]:
         """Step through observations that wander at random around values that the network reads as 0.
 
-        Args:
-            steps: Number of steps.
-            resets: Steps at which an episode begins.
-            disturbed: Share of the steps at which another action than the policy's is executed.
-            seed: Seed of the random numbers.
+        An episode begins at each of the `resets`. At a share `disturbed` of the steps, another action than the policy's
+        is executed.
         """
         rng = np.random.default_rng(seed)
         wander = {signal.name: np.zeros(len(signal.elements)) for signal in self.recipe.signals}

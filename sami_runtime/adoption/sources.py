@@ -61,7 +61,11 @@ class PolicyReading:
             for covered in [other for other in self.sources if other.startswith(f"{name}.")]:
                 sources.pop(covered, None)
             sources[name] = FieldSource(kind="file", where=where)
-        return PolicyReading(self.policy, _merged(self.values, document), sources)
+        values = _merged(self.values, document)
+        inputs = [signal.get("input") for signal in tables_in(values.get("signals")).values()]
+        if inputs and all(inputs) and not {"input", "history", LAST_ACTION} & values.keys():  # nothing else reads it
+            values, sources["input"] = values | {"input": inputs[0]}, FieldSource(kind="file", where=where)
+        return PolicyReading(self.policy, values, sources)
 
     def recipe(self, where: str) -> Recipe:
         """Return the complete recipe.
@@ -81,11 +85,8 @@ class PolicyReading:
         """Return, with their sources, the fields that move a robot and come from neither a file nor a table."""
         names = [name for name, _ in fields_of(self.values)]
         tables = {name[: at + 1] for name in names for at, letter in enumerate(name) if letter == "."}
-        missing = [
-            name
-            for name, source in self.sources.items()
-            if source.kind == "unknown" and name not in names and f"{name}." not in tables
-        ]
+        unknown = [name for name, source in self.sources.items() if source.kind == "unknown"]
+        missing = [name for name in unknown if name not in names and f"{name}." not in tables]
         guesses = {name: self.source_of(name) for name in [*names, *missing] if moves_robot(name)}
         return {name: source for name, source in guesses.items() if source.kind not in ("file", "table")}
 
@@ -109,9 +110,10 @@ HINTS = {
 """What a missing field of a recipe means, with an example, by its key."""
 SIGNALS = """\
 # One table [[signals]] for each quantity that the network reads: {sizes}.
-# Add `offset` and `clip` if training had them, and `input` if the network has several. The network's last action is no
-# signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied" (the action that
-# the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if not 0."""
+# Add `offset` and `clip` if training had them, and `input` if the network has several, instead of above. The last
+# action is no signal, but a table [last_action] with `slice` and `kind`, "raw" (the network's output) or "applied" (the
+# action that the robot executed). A recurrent tensor is a table [[state]] with `name`, `input`, `output`; `initial` if
+# not 0."""
 
 
 def draft(reading: PolicyReading) -> str:

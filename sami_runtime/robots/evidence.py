@@ -262,7 +262,7 @@ class LogCheck:
             f"episodes ended: {', '.join(f'{way} {count}' for way, count in endings.items()) or 'none'}",
             *(_hand_over(line) for line in about["hand_overs"]),
             *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
-            *(f"ended by {error}" for error in [about["error"]] if error),
+            *([f"ended by {about['error']}"] if about["error"] else []),
             "",
             f"{'what':<40}{'ticks':>10}",
             *(f"{name:<40}{count:>10}" for name, count in about["counts"].items()),
@@ -296,11 +296,7 @@ SUMMARY_KEYS: Mapping[str, Mapping[str, type]] = {
 
 
 def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
-    """Read a log, and check its chain and its signature.
-
-    Args:
-        path: The file.
-        trusted: File of public keys, one of which must have signed the log; None skips this check.
+    """Read a log, and check its chain; with `trusted`, a file of public keys, also that one of them signed it.
 
     Raises:
         SamiError: The log or the keys cannot be read, or the log has no whole line.

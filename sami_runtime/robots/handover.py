@@ -69,11 +69,7 @@ class HandoverSettings(RobotTable):
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "[handover]") -> HandoverSettings:
-        """Return checked settings.
-
-        Args:
-            document: Values by key.
-            where: Where they are written, for messages.
+        """Return checked settings; messages say `where` they are written.
 
         Raises:
             UnknownName: A stage does not exist.
@@ -317,6 +313,8 @@ class HandoverSequence:
             getattr(self._adapter, recover)()
             loop.gate.require_armed()
             return ""
+        if loop.ending is None:  # else the loop has waited for the tick at which a person ended the episode
+            loop.pace.wait()
         reason = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
         return f"handover: {recover} did not come to its end: {reason}" if reason else ""
 
@@ -340,23 +338,24 @@ class HandoverSequence:
                 if not is_moving and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
                     start_time, is_moving = now, True
-                if fault or not is_moving:
-                    ruling = gate.hold(f"{self.stage}: {fault}", now)
-                else:
-                    ruling = gate.command(pose.action(observation, now), now)
-                self._write(loop, ruling)
+                hold = gate.hold(f"{self.stage}: {fault}", now) if fault else None
+                self._write(loop, hold or gate.command(pose.action(observation, now), now))
             gate.require_armed()
+            is_ready = False
             if now - start_time >= longest:
                 reason = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
                 if after == POLICY:
                     reason = reason or outside or _cold(loop)
-                if not reason or now - start_time >= longest + self.settings.wait_s:
+                if reason and now - start_time >= longest + self.settings.wait_s:
                     return reason
-            for tick in range(loop.substeps):
+                is_ready = not reason
+            for tick in range(loop.substeps):  # also if it is ready: the next stage must not write at the same time
                 if tick and pose is not None:  # the loop writes more often than the pose acts
                     self._write(loop, gate.stand(clock.now()))
                 due = max(due + loop.period, clock.now())
                 clock.sleep_until(due)
+            if is_ready:
+                return ""
 
     def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
         if loop.watchdog:

@@ -75,11 +75,7 @@ class RunKeys(BaseModel):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str) -> Self:
-        """Return checked values.
-
-        Args:
-            values: By key.
-            where: Where the values are written, a path, for messages.
+        """Return checked values; messages say `where` they are written, such as the path of a file.
 
         Raises:
             SamiError: A value is invalid, or a key is missing or does not exist.

@@ -66,6 +66,7 @@ class Workspace:
         self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz
+        self._longest_age = max(limits.max_age(contract).values()) * (1 + ROUNDING)
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))
@@ -101,8 +102,7 @@ class Workspace:
             )
         at = self._positions + self._scale * (self._since + self._last * elapsed / self._period)
         down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
-        ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
-        room_back = np.where(self._scale > 0, down, up) / np.abs(self._scale)
+        ahead, room_back = np.where(self._scale > 0, (up, down), (down, up)) / np.abs(self._scale)
         target = action[self._movers].astype(np.float64)
         allowed = target.clip(-self._slow(room_back), self._slow(ahead))
         if (allowed == target).all():
@@ -116,6 +116,7 @@ class Workspace:
         self._since = self._since + self._last * elapsed / self._period
         self._last = action[self._movers].astype(np.float64)
         self._commands.append((now, self._last))
+        drop_before(self._commands, now - self._longest_age)  # here too, because a person's pause learns no positions
 
     def _slow(self, way: Float64) -> Float64:
         """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).

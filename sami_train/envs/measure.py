@@ -44,17 +44,12 @@ class Skill:
 
 
 def episode_skill(names: Collection[str], skills: Sequence[Skill]) -> str | None:
-    """Return the skill that an episode is named after: the first of the environment's skills that it shows.
+    """Return the name of the first of an environment's skills that the labels of an episode's steps have, or None.
+
+    The episode is named after it, see `EnvironmentSpec.skills`.
 
     >>> episode_skill({"other", "push"}, (Skill("pick_and_place"), Skill("push"), Skill("other")))
     'push'
-
-    Args:
-        names: the labels of the episode's steps.
-        skills: the environment's skills, see `EnvironmentSpec.skills`.
-
-    Returns:
-        The skill's name; None if the episode shows none of them.
     """
     return next((skill.name for skill in skills if skill.name in names), None)
 

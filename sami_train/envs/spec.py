@@ -40,7 +40,7 @@ Reach = Callable[[np.ndarray, np.random.Generator, Task], np.ndarray | None]
 class EnvironmentSpec:
     """Description of one environment: names, tasks, signals. It has no simulator; `envs.make` creates the environment.
 
-    The built-in environments set each field explicitly; `from_gymnasium` derives them for a user's own environment.
+    The built-in environments set the fields themselves; `from_gymnasium` derives them for a user's own environment.
     """
 
     name: str
@@ -58,9 +58,9 @@ class EnvironmentSpec:
     """How evaluations judge policies: by success or by return."""
     ends_early: bool
     """Whether the environment may terminate an episode before its time limit, except where a simulation blows up."""
-    goal: Goal | None
+    goal: Goal | None = None
     """How goals are reached and relabelled; None without goals."""
-    reach: Reach | None
+    reach: Reach | None = None
     """Scripted exploration, or None."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the entry point."""

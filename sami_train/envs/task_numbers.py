@@ -53,9 +53,7 @@ class FeatureScale:
 def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) -> NDArray[np.float32]:
     """Return K tasks as numbers (K, M), each with mean 0 and standard deviation 1; constant numbers are left out.
 
-    Args:
-        features: the environment's features; numeric ones count on their scale, each crippled part as 0 or 1.
-        tasks: the K tasks.
+    Numeric features count on their scale, each crippled part as 0 or 1.
     """
     columns: list[Wide] = []
     for feature in features:

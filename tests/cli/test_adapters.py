@@ -249,9 +249,11 @@ def emergency_stop():
 
 def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, panda):
     robot = driving(model=panda.model, steps=3, watchdog_s=0.5)
+    Path("my_robot.py").write_text(ROBOT + "\n\ndef halt(port=1):\n    return print\n")
     result = sami(*robot)
     assert (result.code, result.out) == (1, "")
     assert "the watchdog could not stop the robot, so nothing was moved: unknown factory 'emergency_stop'" in result.err
+    assert "Valid: halt. my_robot does not have it; e.g. my_arm:emergency_stop for emergency_stop()" in result.err
     assert not Path("written.txt").exists()
     Path("my_robot.py").write_text(ROBOT + STOPPABLE)
     result = sami(*robot)

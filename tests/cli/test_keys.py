@@ -199,12 +199,13 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
     assert "reset" not in at.wait_for("reset with seed 0")[:-20], "the same one again"
     at.wait_for("Enter begins")
     at.press("f\n")
+    at.wait_for("judged: failure")
     at.wait_for("reset with seed 1")
     at.wait_for("Enter begins")
-    at.press("\x1b")
-    at.wait_for("0 of 1 episodes succeeded; 1 were not judged")
+    at.press("s\x1b")
+    at.wait_for("1 of 2 episodes succeeded")
     assert at.end() == 0
-    assert read_recording("r.mcap").episodes == {0: ("redo", None), 1: ("failure", False), 2: ("steps", None)}
+    assert read_recording("r.mcap").episodes == {0: ("redo", None), 1: ("failure", False), 2: ("success", True)}
 
 
 def test_rows_for_programs_hold_what_a_person_said(terminal):

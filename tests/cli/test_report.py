@@ -53,3 +53,13 @@ def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami
     (report,) = summary["subjects"]
     assert report["name"] == "panda-satesac"
     assert "films" in report["missing"]
+
+
+def test_what_several_runs_lack_is_printed_once(sami, tmp_path, monkeypatch):
+    missing = {"films": "only numbers are stored"}
+    subjects = [{"name": name, "missing": dict(missing)} for name in ("a", "b", "c", "d")]
+    subjects.append({"name": "e", "missing": {"maps": "too few"}})
+    summary = {"subjects": subjects, "report": "report.html", "bytes": 1, "seconds": 1, "files": []}
+    monkeypatch.setattr("sami_train.studies.report.write.write_report", lambda *arguments, **keywords: summary)
+    result = sami("report", RUN, "--out", tmp_path / "new")
+    assert result.out.splitlines()[:2] == ["4 of 5 subjects: no films: only numbers are stored", "e: no maps: too few"]

@@ -178,6 +178,9 @@ def test_a_run_in_a_robots_file_is_evaluated_by_the_files_name_alone(sami, tmp_p
     assert RunFolder.open(run).config().env == "arm.toml"  # one environment for `sami compare`, however it was spelled
     assert "no checkpoint" in sami("eval", "--run", tmp_path / "run", "--env", "arm.toml").err
     assert "is evaluated there" in sami("eval", "--run", tmp_path / "run", "--env", "a/arm.toml,./arm.toml").err
+    panda = made_run(tmp_path / "panda")
+    assert "no checkpoint" in sami("eval", "--run", panda, "--env", environment("panda").id).err
+    assert "is evaluated there" in sami("eval", "--run", panda, "--env", "ant").err
 
 
 @pytest.mark.parametrize("command", ASKING)

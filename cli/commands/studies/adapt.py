@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...measuring import findings, progress
+from ...measuring import findings, progress, write_findings
 from ...model_file import model_and_environment
 from ...options import JSON, ModelEnvironment, OptionalModel
 from ...output import plain_table, print_table, print_text
@@ -37,7 +38,6 @@ def adapt(
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
 ) -> None:
     """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
-    from sami_runtime.files import unfinished
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
     from sami_train.studies.contexts.changed_episodes import DynamicsChange
@@ -61,9 +61,7 @@ def adapt(
     if files is not None:
         from sami_train.studies.charts.contexts import draw_adaptations
 
-        with unfinished(files[0]) as temporary:
-            temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
-            draw_adaptations(adaptations, files[1])  # before the name: an interruption leaves no numbers
+        write_findings(files, json.dumps(document), partial(draw_adaptations, adaptations))
     if JSON.get():
         print(json.dumps(document, indent=2))
         return

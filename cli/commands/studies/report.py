@@ -88,9 +88,13 @@ def report(
     if JSON.get():
         print(json.dumps(summary, indent=2))
         return
+    without: dict[tuple[str, str], list[str]] = {}  # names of subjects by part and reason
     for subject in summary["subjects"]:
-        for part, reason in subject["missing"].items():
-            print_text(f"{subject['name']}: no {part}: {reason}")
+        for entry in subject["missing"].items():
+            without.setdefault(entry, []).append(subject["name"])
+    for (part, reason), names in without.items():
+        listed = ", ".join(names) if len(names) < 4 else f"{len(names)} of {len(summary['subjects'])} subjects"
+        print_text(f"{listed}: no {part}: {reason}")
     print_text(
         f"wrote {summary['report']}: {summary['bytes'] / 1e6:.1f} MB in {summary['seconds']:.0f} s, "
         f"and {len(summary['files'])} files beside it"
@@ -125,9 +129,7 @@ def _cost(model: Path) -> dict[str, Any]:
     from sami_runtime.model.artifact import read_artifact
 
     artifact = read_artifact(model)
-    candidates = [
-        candidate for candidate in bench.candidates(artifact) if candidate.name.startswith((bench.BOUND, bench.SESSION))
-    ]
+    candidates = [way for way in bench.candidates(artifact) if way.name.startswith((bench.BOUND, bench.SESSION))]
     lines = []
     for rate in (None, artifact.contract.rate_hz):
         pace = "back to back" if rate is None else f"at {rate:g} Hz"

@@ -15,7 +15,6 @@ from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, ContractError, SamiError, UnknownName
 from sami_runtime.files import MAX_DOCUMENT_BYTES, printable, read_bounded
 from sami_runtime.model.artifact import scan_bytes
-from sami_runtime.model.graph_scan import ModelScan
 
 MAX_DEPTH = 50
 MAX_NODES = 200_000
@@ -315,18 +314,14 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
     ):
         rest = [tensor for tensor in tensors if tensor.name not in used_names]
         if len(rest) != 1 or len(rest[0].shape) != 2 or not isinstance(rest[0].shape[1], int):
+            listed = ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in tensors[:8]) or "none"
             raise ArtifactError(
-                f"{path} has the {kind}s {_tensor_text(scan, kind)}; expected one of shape [batch, size]"
+                f"{path} has the {kind}s {listed}; expected one of shape [batch, size]"
                 f"{' and ' + ', '.join(pairs) if pairs else ''}. Give a bare ONNX file with --contract instead."
             )
         draft.put(kind, rest[0].name, source)
         sizes.append(rest[0].shape[1])
     return data, sizes[0], sizes[1]
-
-
-def _tensor_text(scan: ModelScan, kind: str) -> str:
-    tensors = scan.inputs if kind == "input" else scan.outputs
-    return ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in tensors[:8]) or "none"
 
 
 def put_slices(draft: Draft, sizes: Mapping[str, int], total: int, source: FieldSource) -> None:

@@ -54,11 +54,7 @@ def run_folder(path: Path, file: str = "env.yaml") -> Path | None:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the exported policy and the recipe's fields in the run's files.
-
-    Args:
-        path: The run folder, or the exported file in it.
-        joints: Names of the joints in the order of the action, if a person's contract gives them.
+    """Return the policy and the recipe's fields of a run folder, or of an exported file in it.
 
     Raises:
         ContractError: A file is missing, or a value has another type than Isaac Lab writes.
@@ -81,11 +77,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequence[str]) -> None:
     """Put the signals, action and rate of a run's files into a draft, whichever framework trained the policy.
 
-    Args:
-        draft: The draft.
-        folder: The run folder.
-        sizes: Size of the network's input, and of its output.
-        joints: Names of the joints in the order of the action, if a person's contract gives them.
+    The sizes are those of the network's input and output. For `joints`, see `PolicyReader.read`.
     """
     env, agent_file = Document(folder / "params" / "env.yaml"), folder / "params" / "agent.yaml"
     run = _Run(env, Document(agent_file, None if agent_file.is_file() else {}), _descriptors(folder), sizes[1], joints)

@@ -27,12 +27,7 @@ Array = NDArray[Any]
 
 
 class Network:
-    """A graph from `obs` to `actions`, to which each method appends operations.
-
-    Args:
-        size: Size of the input.
-        source: Name of the file that the weights come from, for messages.
-    """
+    """A graph from `obs` to `actions`, to which each method appends; its weights are from the file `source`."""
 
     def __init__(self, size: int, source: str) -> None:
         onnx = import_onnx()

@@ -18,6 +18,7 @@ from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limiter import Commands, Shaped, drop_before
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watch import ROUNDING
 from sami_runtime.signals import Signal, finite_numbers
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
@@ -92,6 +93,7 @@ class BodyGate(SafetyGate):
         """Limit the actions of this model from now on."""
         self._at, self._scale, self._offset = self._layout(contract)
         self._start = self._envelope(contract)
+        self._longest_age = max(self.limits.max_age(contract).values()) * (1 + ROUNDING)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation is rejected, or None; see `SafetyGate`. The joints' numbers must be finite."""
@@ -141,6 +143,7 @@ class BodyGate(SafetyGate):
         self.explanations |= {name: str(reason) for name, reason in reasons if name not in self._limiting}
         self._limiting = verdict.limited_by
         self._commands.append((now, self.body.joint_speeds))
+        drop_before(self._commands, now - self._longest_age)  # here too, because a person's pause reads nothing
         limited_by = (*ruling.limited_by, *verdict.limited_by)
         if verdict.stop:
             return self._stop(verdict.stop, now)._replace(limited_by=(*limited_by, "stop"))

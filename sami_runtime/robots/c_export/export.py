@@ -129,7 +129,7 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
             "",
             (FOLDER / "kernels.hpp").read_text(encoding="utf-8").rstrip(),
             "",
-            *(_array("float", constant, values) for constant, values in program.constants),
+            *(_array("float", constant, values) for constant, values in program.constants.items()),
             "",
             "}  // namespace",
             "",

@@ -7,7 +7,6 @@ tensor whose numbers are needed in another order than in memory is copied before
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,15 +73,6 @@ MOVING = (*SAME_ORDER, "Cast", "Concat", "Expand", "Gather", "Slice", "Split", "
 
 
 @dataclass
-class Buffer:
-    """A named piece of memory: a constant, scratch memory, or a parameter of `infer`."""
-
-    name: str
-    data: NDArray[np.float32] | None = None
-    """Numbers of a constant; None for other memory."""
-
-
-@dataclass
 class Program:
     """The body of the C++ function `infer`.
 
@@ -98,9 +88,13 @@ class Program:
     statements: list[str] = field(default_factory=list)
     scratch: int = 0
     """Size of the scratch memory, in floats."""
-    _buffers: list[Buffer] = field(default_factory=list)
+    constants: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    """By name, the numbers (N,) of every constant that the statements use."""
+    _buffers: list[str] = field(default_factory=list)
+    """Names of the pieces of memory: constants, scratch memory, and parameters of `infer`."""
     _indices: dict[str, int] = field(default_factory=dict)
-    _constants: dict[bytes, str] = field(default_factory=dict)
+    _names: dict[bytes, str] = field(default_factory=dict)
+    """Names of the constants by their bytes."""
     _addresses: dict[str, Addresses] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,11 +103,6 @@ class Program:
             self._addresses[tensor] = self._place(name) + begin + np.arange(math.prod(shape)).reshape(shape)
         for node in self.graph.nodes:
             self._emit(node)
-
-    @property
-    def constants(self) -> Iterable[tuple[str, NDArray[np.float32]]]:
-        """Name and numbers (N,) of every constant that the statements use."""
-        return [(buffer.name, buffer.data) for buffer in self._buffers if buffer.data is not None]
 
     def store(self, tensor: str, name: str, begin: int) -> None:
         """Add statements that write a tensor to a parameter of `infer`, from the offset `begin` on."""
@@ -145,18 +134,18 @@ class Program:
 
     # Memory.
 
-    def _place(self, name: str, data: NDArray[np.float32] | None = None) -> int:
+    def _place(self, name: str) -> int:
         """Return the address at which a buffer begins; a new name creates a buffer."""
         if name not in self._indices:
             self._indices[name] = len(self._buffers)
-            self._buffers.append(Buffer(name, data))
+            self._buffers.append(name)
         return self._indices[name] * _STRIDE
 
     def _constant(self, values: NDArray[Any]) -> str:
         """Return the name of the buffer with these numbers; equal constants share a buffer."""
         numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
-        name = self._constants.setdefault(numbers.tobytes(), f"k{len(self._constants)}")
-        self._place(name, numbers)
+        name = self._names.setdefault(numbers.tobytes(), f"k{len(self._names)}")
+        self.constants.setdefault(name, numbers)
         return name
 
     def _room(self, size: int) -> str:
@@ -184,7 +173,7 @@ class Program:
         flat = addresses.reshape(-1)
         if (np.diff(flat) == 1).all():
             place, begin = divmod(int(flat[0]), _STRIDE)
-            name = self._buffers[place].name
+            name = self._buffers[place]
             return f"({name} + {begin})" if begin else name
         name = self._room(len(flat))
         self._copy(flat, name, 0)
@@ -195,7 +184,7 @@ class Program:
         ends = [*(np.flatnonzero(np.diff(flat) != 1) + 1).tolist(), len(flat)]
         for first, end in zip([0, *ends], ends, strict=False):
             place, offset = divmod(int(flat[first]), _STRIDE)
-            source = f"{self._buffers[place].name}[{offset}"
+            source = f"{self._buffers[place]}[{offset}"
             target = f"{name}[{begin + first}"
             self.statements.append(
                 f"{target}] = {source}];"

@@ -19,12 +19,7 @@ EXTRA = "franka"
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdapter:
-    """Connect to a Franka FR3; nothing moves.
-
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        config: The settings, see docs/reference/franka-settings.md.
+    """Connect to the Franka FR3 of these settings, see docs/reference/franka-settings.md; nothing moves.
 
     Raises:
         AdapterError: A library is missing, the robot cannot be reached, or something does not match (all listed).

@@ -17,22 +17,9 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
+from sami_runtime.robots.franka import link
 from sami_runtime.robots.franka.control_process import ControlProcess
-from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
-from sami_runtime.robots.franka.link import (
-    GO,
-    KIND,
-    RECOVER,
-    STOP,
-    ArmPhase,
-    ArmState,
-    HandState,
-    now,
-    pack_joints,
-    pack_width,
-    unpack_arm,
-    unpack_hand,
-)
+from sami_runtime.robots.franka.link import ArmPhase, ArmState, HandState
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest, joint_signals
@@ -64,11 +51,6 @@ class FrankaAdapter:
     An action sets the velocity of the hand until the next action. If the robot stops, because of its reflexes, lost
     packets or a silent loop, each read and write raises SafetyStop with the reason, until `recover` is called.
 
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-
     Raises:
         AdapterError: Contract, settings and robot do not match, in all points listed; nothing was moved.
     """
@@ -97,9 +79,9 @@ class FrankaAdapter:
             document = settings.model_dump(mode="json")
             ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ring, bell:
-                self._arm = ControlProcess("arm", document, unpack_arm, bell)
-                instruct_watchdogs(self, KIND, {}, [ring.fileno()])
-            self._hand = ControlProcess("hand", document, unpack_hand)
+                self._arm = ControlProcess("arm", document, link.unpack_arm, bell)
+                instruct_watchdogs(self, link.KIND, {}, [ring.fileno()])
+            self._hand = ControlProcess("hand", document, link.unpack_hand)
             refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
             self._require_camera()
         except BaseException:
@@ -189,7 +171,7 @@ class FrankaAdapter:
         step = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
         ahead = TURN_S / self._period
         motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * step), TURN_S)
-        self._send(pack_joints(FOLLOW_JOINTS, motion.velocities), width + change)
+        self._send(link.pack_joints(link.FOLLOW, motion.velocities), width + change)
         applied = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         applied = np.where(abs(applied - action) < 0.02, action, np.clip(applied, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._values["achieved_goal"] - self._values["desired_goal"])
@@ -204,7 +186,7 @@ class FrankaAdapter:
         """
         for part in (self._arm, self._hand):
             if part is not None:
-                part.send(STOP)
+                part.send(link.STOP)
         if self._arm is None or self._arm.fault:  # the arm is already stopped
             return
         arm = self._arm
@@ -215,7 +197,7 @@ class FrankaAdapter:
         """Bring the arm to rest without waiting, from any thread; no command moves it until the next reset."""
         self._is_halted = True
         if self._arm is not None:
-            self._arm.send(STOP)
+            self._arm.send(link.STOP)
 
     def recover(self) -> None:
         """Allow motions of a stopped robot again. Only for a person who knows why it stopped and that it may move.
@@ -226,7 +208,7 @@ class FrankaAdapter:
         arm, hand = self._connected()
         for part in (arm, hand):
             part.forget_fault()
-            part.send(RECOVER)
+            part.send(link.RECOVER)
         self._wait(lambda: arm.state.phase is ArmPhase.IDLE, REST_S, "the arm did not recover")
 
     def close(self) -> None:
@@ -243,23 +225,23 @@ class FrankaAdapter:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
         arm, hand = self._connected()
         arm.send(command)
-        hand.send(pack_width(width))
+        hand.send(link.pack_width(width))
         return arm, hand
 
     def _homeward(self) -> bool:
         """Command arm and hand to their home positions; return whether both have reached them."""
-        arm, hand = self._send(pack_joints(GO, self._home), 0.0)
+        arm, hand = self._send(link.pack_joints(link.GO, self._home), 0.0)
         at_home = float(abs(arm.state.positions - self._home).max()) < 0.02
         return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and at_home and hand.state.speed == 0.0
 
     def _update(self, arm: ControlProcess[ArmState], hand: ControlProcess[HandState]) -> bool:
         """Store the newest states of arm and hand; return whether both are from after the reset."""
-        arm_state, offset = arm.state, self.clock.now() - now()
+        arm_state, offset = arm.state, self.clock.now() - link.now()
         place = self._base @ self._ik.pose(arm_state.positions)
         velocity = self._base.vectors(self._ik.velocity(arm_state.positions, arm_state.velocities))
         joints = {"joint_positions": arm_state.positions, "joint_velocities": arm_state.velocities}
         self._latest.put(arm_state.measured + offset, ee_position=place.translation, ee_velocity=velocity, **joints)
-        width, measured = reckoned(hand.state, now())
+        width, measured = reckoned(hand.state, link.now())
         self._latest.put(measured + offset, gripper_width=[width])
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
 

@@ -47,13 +47,7 @@ SETTLING = 3
 
 
 class ArmProcess:
-    """Moves an arm by commands of the loop, and stops the arm if they cease.
-
-    Args:
-        link: Socket to the loop's process.
-        settings: Of the robot.
-        bell: Socket of the emergency stop: any message stops the arm.
-    """
+    """Moves an arm by commands of the loop over `link`; stops it if they cease, or at any message of `bell`."""
 
     def __init__(self, link: socket.socket, settings: FrankaSettings, bell: socket.socket) -> None:
         import pylibfranka  # of an extra: this module can be imported without it

@@ -32,12 +32,7 @@ EMPTY = 0.004
 
 
 class HandProcess:
-    """Moves the fingers to the width that was commanded last, with as few commands of the hand as possible.
-
-    Args:
-        link: Socket to the loop's process.
-        settings: Of the robot.
-    """
+    """Moves the fingers to the width that the loop's process commanded last, with as few commands as possible."""
 
     def __init__(self, link: socket.socket, settings: FrankaSettings) -> None:
         import pylibfranka  # of an extra: this module can be imported without it

@@ -139,10 +139,7 @@ def now() -> float:
 def control_part(part: Callable[..., Any], settings: dict[str, Any], *descriptors: int) -> None:
     """Connect to a part of the robot, report the result to the loop's process, and run; the process then ends.
 
-    Args:
-        part: `ArmProcess` or `HandProcess`.
-        settings: Of the robot, as JSON.
-        descriptors: Of the sockets to the loop's process and, for the arm, of the emergency stop.
+    The descriptors are those of the sockets to the loop's process and, for the arm, of the emergency stop.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link

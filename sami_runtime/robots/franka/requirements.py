@@ -60,13 +60,9 @@ def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str
 
 
 def faults_of_robot(settings: FrankaSettings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike) -> list[str]:
-    """Return one sentence for each property of the robot's present state that prevents driving it.
+    """Return one sentence for each fact of `ArmProcess.connect` and `HandProcess.connect` that prevents driving.
 
-    Args:
-        settings: Of the robot.
-        arm: Facts that `ArmProcess.connect` returned.
-        hand: Facts that `HandProcess.connect` returned.
-        home: (7,) [rad] joint positions at which episodes begin.
+    Episodes begin at the joint positions `home`, (7,) [rad].
     """
     faults = []
     if arm["mode"] != "Idle":

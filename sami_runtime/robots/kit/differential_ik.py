@@ -65,9 +65,8 @@ class DifferentialIK:
         straight = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
         valid = [name for name, kind in kinds.items() if kind in straight]
         require_known("joint", joints, valid, f"{model} does not have it.")
-        links, sites = (
-            [part(at).name for at in range(n)] for part, n in ((arm.body, arm.nbody), (arm.site, arm.nsite))
-        )
+        links = [arm.body(at).name for at in range(arm.nbody)]
+        sites = [arm.site(at).name for at in range(arm.nsite)]
         if hand not in (*links, *sites):
             raise UnknownName("link", hand, [name for name in (*links, *sites) if name], f"{model} does not have it.")
         self._configuration = mink.Configuration(arm)
@@ -78,7 +77,7 @@ class DifferentialIK:
         self._dof = np.array([arm.joint(name).dofadr[0] for name in joints])
         limited = np.array([bool(arm.joint(name).limited[0]) for name in joints])
         ranges = np.array([arm.joint(name).range for name in joints])
-        self.low, self.high = (np.where(limited, ranges[:, end], (-1) ** (1 - end) * np.inf) for end in (0, 1))
+        self.low, self.high = np.where(limited, ranges.T, np.array([[-np.inf], [np.inf]]))
         """(J,): lowest and highest positions [rad, m]."""
         self._hand = (hand, "body" if hand in links else "site")
         self._towards = mink.FrameTask(*self._hand, position_cost=1.0, orientation_cost=TURN)

@@ -41,10 +41,7 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
 def skeleton(contract: Contract, module: str, model: str) -> str:
     """Return an adapter's source, which declares its signals, and whose `reset` raises until it is completed.
 
-    Args:
-        contract: Of the model that is to drive.
-        module: Name by which it will be imported.
-        model: Name of the model on the command line.
+    It will be imported as `module`, and the command line names its model `model`.
     """
     name = "".join(part.capitalize() for part in module.split("_"))
     name = name if name.isidentifier() and not keyword.iskeyword(name) else "Arm"

@@ -122,13 +122,11 @@ class Scale(Around):
 
     def _scaled(self, signal: Signal) -> Signal:
         factor, unit = self._units.get(signal.name, _Unit(np.ones(signal.size), signal.unit))
-        ends = [
-            tuple(None if bound is None else float(bound * by) for bound, by in zip(bounds, factor, strict=True))
-            for bounds in (signal.low, signal.high)
-        ]
-        low, high = (
-            tuple(ends[first if by > 0 else not first][at] for at, by in enumerate(factor)) for first in (0, 1)
-        )
+        spans = []
+        for low, high, by in zip(signal.low, signal.high, factor, strict=True):
+            ends = [None if bound is None else float(bound * by) for bound in (low, high)]
+            spans.append(ends if by > 0 else ends[::-1])  # a flipped axis exchanges its ends
+        lows, highs = zip(*spans, strict=True)
         moves = signal.moves and {
             element: Moves(
                 element=entry.element,
@@ -136,7 +134,7 @@ class Scale(Around):
             )
             for element, entry in signal.moves.items()
         }
-        return signal.model_copy(update={"unit": unit, "low": low, "high": high, "moves": moves})
+        return signal.model_copy(update={"unit": unit, "low": lows, "high": highs, "moves": moves})
 
     def _factor_of(self, dotted: str) -> float:
         """Return the factor of an element of an observation, SIGNAL.ELEMENT."""

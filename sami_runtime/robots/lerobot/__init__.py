@@ -11,12 +11,7 @@ if TYPE_CHECKING:
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> LeRobotAdapter:
-    """Connect the robot, if everything matches; no action is sent.
-
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        config: The settings, see docs/how-to/lerobot.md.
+    """Connect the robot of these settings, see docs/how-to/lerobot.md, if everything matches; no action is sent.
 
     Raises:
         AdapterError: Something does not match (all points listed); the robot does not connect, or is not calibrated;

@@ -25,15 +25,9 @@ from sami_runtime.robots.lerobot.settings import HOLD, LeRobotSettings
 
 
 class LeRobotAdapter:
-    """Drives a robot by LeRobot's `get_observation` and `send_action`. It never calibrates.
+    """Connects a robot of LeRobot, and drives it by `get_observation` and `send_action`. It never calibrates.
 
     It has no emergency stop, because LeRobot's robots do not support calls from two threads or two processes.
-
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-        robot: LeRobot's robot, not yet connected.
 
     Raises:
         AdapterError: Something does not match (all points listed); the robot does not connect, or is not calibrated.

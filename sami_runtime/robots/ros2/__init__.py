@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapter:
-    """Join the robot's topics; nothing is sent.
-
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        config: The settings, see docs/reference/ros2-settings.md.
+    """Join the topics of the robot of these settings, see docs/reference/ros2-settings.md; nothing is sent.
 
     Raises:
         AdapterError: The backend is not installed, or something does not match (all points listed).

@@ -19,7 +19,6 @@ from sami_runtime.robots.kit import DifferentialIK, Frame, joint_signals
 from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.kit.joints import JOINT_POSITIONS
 from sami_runtime.robots.ros2.command import (
-    Commander,
     Elements,
     Hand,
     RobotCommand,
@@ -59,11 +58,6 @@ POLL_S = 0.02
 class Ros2Adapter:
     """Drives a robot by commands to its ROS 2 controller, and observes it by its topics.
 
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-
     Raises:
         AdapterError: Contract, settings and topics do not match, in all points listed; nothing was sent.
     """
@@ -84,7 +78,7 @@ class Ros2Adapter:
         self.sources = Sources(settings, self.observation, clock, ik, base)
         self._hand = Hand(settings, contract, ik, base) if ik and settings.command.action == "hand" else None
         self.basis = (JOINT_POSITIONS,) if self._hand else ()
-        self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
+        self._commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
         self._values: Mapping[str, NDArray[np.float32]] = {}
         self._messages: dict[str, Message] = {}
@@ -278,8 +272,9 @@ class Ros2Adapter:
             time.sleep(POLL_S)
         publishers = self._node.publishers
         return [
-            topic.fault or why_silent(of.topic, of.type, of, publishers(of.topic))
-            for topic, of in ((topic, topic.settings) for topic in silent)
+            topic.fault
+            or why_silent(topic.settings.topic, topic.settings.type, topic.settings, publishers(topic.settings.topic))
+            for topic in silent
         ]
 
     def _doubled(self, topics: Iterable[tuple[str, str, Qos]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,13 +42,6 @@ class RobotCommand(NamedTuple):
     """(A,): the action that these messages execute."""
 
 
-class Commander(Protocol):
-    """Converts actions to commands."""
-
-    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return the commands of an action (A,), given the joints' state and the width of the gripper [m]."""
-
-
 class Elements:
     """Sends the elements of the action, converted to the controller's units."""
 
@@ -56,7 +49,7 @@ class Elements:
         self._command, self._period = settings.command, period
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return the commands of an action, see `Commander`."""
+        """Return the commands of an action (A,); joints and gripper have no effect."""
         numbers = np.asarray(self._command.factor) * action.astype(np.float64)
         return RobotCommand({self._command.topic: _message(self._command, numbers, self._period)}, action)
 
@@ -64,11 +57,7 @@ class Elements:
 class Hand:
     """Moves the hand by the joints: an action sets the hand's velocity until the next action.
 
-    Args:
-        settings: Of the robot, with kinematics.
-        contract: Of the policy, with a data sheet.
-        ik: The arm's kinematics.
-        base: Pose of the arm's base in the policy's frame.
+    The contract has a data sheet, and `base` is the pose of the arm's base in the policy's frame.
     """
 
     def __init__(self, settings: RosSettings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:
@@ -80,7 +69,7 @@ class Hand:
         self._order = [ik.joints.index(name) for name in names]
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return the commands of an action, see `Commander`."""
+        """Return the commands of an action (A,), given the joints' state and the width of the gripper [m]."""
         assert joints is not None
         shift = self._reach * action[:3]
         height = self._base.points(self._ik.pose(joints.positions).translation)[2]

@@ -84,7 +84,7 @@ def _topics(topics: Mapping[str, TopicFilter]) -> Status:
     faults: Sequence[str] = [topic.fault for topic in topics.values() if topic.fault]
     values = {}
     for topic in topics.values():
-        stepped = f", its clock stepped {topic.steps} times" if topic.steps else ""
+        stepped = f", its clock stepped {topic.sync.steps} times" if topic.sync.steps else ""
         values[topic.settings.topic] = f"{topic.accepted} taken, {topic.refused} refused{stepped}"
     return Status(WARN if faults else OK, "sami: topics", "; ".join(faults) or "heard", values)
 

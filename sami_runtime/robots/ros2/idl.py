@@ -2,177 +2,66 @@
 
 An octet is a `byte`, never a `uint8`: Cyclone DDS 0.10, of ROS 2 up to Kilted and of Unitree's robots, knows no type of
 that kind and dies of SIGSEGV when cyclonedds 11 describes one to it.
-
-Without postponed annotations: cyclonedds reads them when a class is made.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
 from typing import Any
 
-from cyclonedds.idl import IdlStruct
+from cyclonedds.idl import make_idl_struct
 from cyclonedds.idl.annotations import final
 from cyclonedds.idl.types import byte, float64, int32, sequence, uint32
 
+
+def message_type(ros: str, /, **fields: Any) -> Any:
+    """Return the class of a message, by its name in ROS (`std_msgs/Header`) and the types of its fields, in order."""
+    package, name = ros.split("/")
+    return final(make_idl_struct(name, f"{package}.msg.dds_.{name}_", fields))
+
+
 Doubles = sequence[float64]
-
-
-@final
-@dataclass
-class Time(IdlStruct, typename="builtin_interfaces.msg.dds_.Time_"):
-    """A moment."""
-
-    sec: int32
-    nanosec: uint32
-
-
-@final
-@dataclass
-class Duration(IdlStruct, typename="builtin_interfaces.msg.dds_.Duration_"):
-    """A time between two moments."""
-
-    sec: int32
-    nanosec: uint32
-
-
-@final
-@dataclass
-class Header(IdlStruct, typename="std_msgs.msg.dds_.Header_"):
-    """When and where."""
-
-    stamp: Time
-    frame_id: str
-
-
-@final
-@dataclass
-class JointState(IdlStruct, typename="sensor_msgs.msg.dds_.JointState_"):
-    """Joints by name."""
-
-    header: Header
-    name: sequence[str]
-    position: Doubles
-    velocity: Doubles
-    effort: Doubles
-
-
-@final
-@dataclass
-class Point(IdlStruct, typename="geometry_msgs.msg.dds_.Point_"):
-    """A place."""
-
-    x: float64
-    y: float64
-    z: float64
-
-
-@final
-@dataclass
-class Quaternion(IdlStruct, typename="geometry_msgs.msg.dds_.Quaternion_"):
-    """A rotation."""
-
-    x: float64
-    y: float64
-    z: float64
-    w: float64
-
-
-@final
-@dataclass
-class Pose(IdlStruct, typename="geometry_msgs.msg.dds_.Pose_"):
-    """Both."""
-
-    position: Point
-    orientation: Quaternion
-
-
-@final
-@dataclass
-class PoseStamped(IdlStruct, typename="geometry_msgs.msg.dds_.PoseStamped_"):
-    """Both, when and in which frame."""
-
-    header: Header
-    pose: Pose
-
-
-@final
-@dataclass
-class MultiArrayDimension(IdlStruct, typename="std_msgs.msg.dds_.MultiArrayDimension_"):
-    """An axis of an array; commands have none."""
-
-    label: str
-    size: uint32
-    stride: uint32
-
-
-@final
-@dataclass
-class MultiArrayLayout(IdlStruct, typename="std_msgs.msg.dds_.MultiArrayLayout_"):
-    """The axes of an array."""
-
-    dim: sequence[MultiArrayDimension]
-    data_offset: uint32
-
-
-@final
-@dataclass
-class Float64MultiArray(IdlStruct, typename="std_msgs.msg.dds_.Float64MultiArray_"):
-    """Numbers."""
-
-    layout: MultiArrayLayout
-    data: Doubles
-
-
-@final
-@dataclass
-class JointTrajectoryPoint(IdlStruct, typename="trajectory_msgs.msg.dds_.JointTrajectoryPoint_"):
-    """Joints at a moment."""
-
-    positions: Doubles
-    velocities: Doubles
-    accelerations: Doubles
-    effort: Doubles
-    time_from_start: Duration
-
-
-@final
-@dataclass
-class JointTrajectory(IdlStruct, typename="trajectory_msgs.msg.dds_.JointTrajectory_"):
-    """Joints at moments."""
-
-    header: Header
-    joint_names: sequence[str]
-    points: sequence[JointTrajectoryPoint]
-
-
-@final
-@dataclass
-class KeyValue(IdlStruct, typename="diagnostic_msgs.msg.dds_.KeyValue_"):
-    """A value of a diagnosis."""
-
-    key: str
-    value: str
-
-
-@final
-@dataclass
-class DiagnosticStatus(IdlStruct, typename="diagnostic_msgs.msg.dds_.DiagnosticStatus_"):
-    """A diagnosis."""
-
-    level: byte
-    name: str
-    message: str
-    hardware_id: str
-    values: sequence[KeyValue]
-
-
-@final
-@dataclass
-class DiagnosticArray(IdlStruct, typename="diagnostic_msgs.msg.dds_.DiagnosticArray_"):
-    """Diagnoses."""
-
-    header: Header
-    status: sequence[DiagnosticStatus]
-
+Time = message_type("builtin_interfaces/Time", sec=int32, nanosec=uint32)
+Duration = message_type("builtin_interfaces/Duration", sec=int32, nanosec=uint32)
+Header = message_type("std_msgs/Header", stamp=Time, frame_id=str)
+JointState = message_type(
+    "sensor_msgs/JointState",
+    header=Header,
+    name=sequence[str],
+    position=Doubles,
+    velocity=Doubles,
+    effort=Doubles,
+)
+Point = message_type("geometry_msgs/Point", x=float64, y=float64, z=float64)
+Quaternion = message_type("geometry_msgs/Quaternion", x=float64, y=float64, z=float64, w=float64)
+Pose = message_type("geometry_msgs/Pose", position=Point, orientation=Quaternion)
+PoseStamped = message_type("geometry_msgs/PoseStamped", header=Header, pose=Pose)
+MultiArrayDimension = message_type("std_msgs/MultiArrayDimension", label=str, size=uint32, stride=uint32)
+MultiArrayLayout = message_type("std_msgs/MultiArrayLayout", dim=sequence[MultiArrayDimension], data_offset=uint32)
+Float64MultiArray = message_type("std_msgs/Float64MultiArray", layout=MultiArrayLayout, data=Doubles)
+JointTrajectoryPoint = message_type(
+    "trajectory_msgs/JointTrajectoryPoint",
+    positions=Doubles,
+    velocities=Doubles,
+    accelerations=Doubles,
+    effort=Doubles,
+    time_from_start=Duration,
+)
+JointTrajectory = message_type(
+    "trajectory_msgs/JointTrajectory",
+    header=Header,
+    joint_names=sequence[str],
+    points=sequence[JointTrajectoryPoint],
+)
+KeyValue = message_type("diagnostic_msgs/KeyValue", key=str, value=str)
+DiagnosticStatus = message_type(
+    "diagnostic_msgs/DiagnosticStatus",
+    level=byte,
+    name=str,
+    message=str,
+    hardware_id=str,
+    values=sequence[KeyValue],
+)
+DiagnosticArray = message_type("diagnostic_msgs/DiagnosticArray", header=Header, status=sequence[DiagnosticStatus])
 
 HASHES = {
     "sensor_msgs/msg/JointState": "a13ee3a330e346c9d87b5aa18d24e11690752bd33a0350f11c5882bc9179260e",

@@ -50,11 +50,6 @@ class TopicFilter:
     """Why the last message was refused; empty if it was accepted."""
 
     @property
-    def steps(self) -> int:
-        """How many steps of the sender's clock were detected."""
-        return self.sync.steps
-
-    @property
     def fault(self) -> str:
         """A sentence about refused messages; empty if the last message was accepted."""
         return self.text and f"{self.settings.topic}: {self.refused} messages refused, the last one because {self.text}"
@@ -63,18 +58,14 @@ class TopicFilter:
 class Sources:
     """Receives messages in a node's thread, and provides observations to the loop.
 
-    Args:
-        settings: Of the robot.
-        signals: That the policy reads.
-        clock: The loop's clock.
-        ik: The arm's kinematics; None if there are none.
-        base: Pose of the arm's base in the policy's frame.
+    The policy reads the `signals`, and `base` is the pose of the arm's base in the policy's frame.
     """
 
     def __init__(
         self, settings: RosSettings, signals: tuple[Signal, ...], clock: Clock, ik: DifferentialIK | None, base: Frame
     ) -> None:
-        self.clock, self._ik, self._base, self._settings = clock, ik, base, settings
+        self.clock, self._ik, self._base = clock, ik, base
+        self._arm = settings.kinematics.of if settings.kinematics else None  # the topic with the state of its joints
         self.dropped: Callable[[], Iterable[str]] = tuple
         """Returns a sentence for each problem of the node, such as messages that it dropped."""
         self.latest = Latest(signals, clock, settings.heard_s, lambda: "; ".join(self.faults))
@@ -107,9 +98,8 @@ class Sources:
                 elif values:
                     self.latest.put(measured, **values)
                 if isinstance(message, JointMessage) and self._ik and self._arm == name:
-                    positions, velocities = (
-                        _picked(message, part, self._ik.joints) for part in ("position", "velocity")
-                    )
+                    positions = _picked(message, "position", self._ik.joints)
+                    velocities = _picked(message, "velocity", self._ik.joints)
                     self.joints = Joints(measured, positions, velocities)
                     parts = zip((JOINT_POSITIONS, JOINT_VELOCITIES), (positions, velocities), strict=True)
                     self.latest.put(measured, **{part: value for part, value in parts if part in self._joint_signals})
@@ -133,10 +123,6 @@ class Sources:
     def faults(self) -> list[str]:
         """A sentence for each topic with refused messages, and for each problem of the node."""
         return [*(topic.fault for topic in self.topics.values() if topic.fault), *self.dropped()]
-
-    @property
-    def _arm(self) -> str | None:
-        return self._settings.kinematics.of if self._settings.kinematics else None
 
     def _measured(self, topic: TopicFilter, stamp: float, received: float) -> float:
         """Return the time of a measurement [s], by the loop's clock.

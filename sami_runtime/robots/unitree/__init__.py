@@ -19,12 +19,7 @@ EXTRA = "unitree"
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any] | None = None) -> UnitreeAdapter:
-    """Connect to the robot; nothing is sent.
-
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        config: The settings, see docs/how-to/unitree.md.
+    """Connect to the robot of these settings, see docs/how-to/unitree.md; nothing is sent.
 
     Raises:
         AdapterError: The library is not installed, or something does not match (all points listed).

@@ -62,11 +62,6 @@ class UnitreeAdapter:
     `reset` makes the robot stand up; `stop` damps the motors, so that it sinks down. If the robot tilts too far, if L2
     and B are pressed, or if no action comes in time, the motors are damped and the next read or write raises.
 
-    Args:
-        clock: The loop's clock.
-        contract: Of the model that is to drive.
-        settings: Of the robot.
-
     Raises:
         AdapterError: Contract, settings and robot do not match, in all points listed; nothing was sent.
     """

@@ -12,37 +12,27 @@ from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import final
 from cyclonedds.idl.types import array, byte, float32, int16, int32, int64, sequence, uint16, uint32
 
+from sami_runtime.robots.ros2.idl import message_type
 from sami_runtime.robots.unitree.messages import SLOTS, Go2Reading
 
-GO, API = "unitree_go.msg.dds_.", "unitree_api.msg.dds_."
+MotorCmd = message_type(
+    "unitree_go/MotorCmd",
+    mode=byte,
+    q=float32,
+    dq=float32,
+    tau=float32,
+    kp=float32,
+    kd=float32,
+    reserve=array[uint32, 3],
+)
+"""The command of a motor: torque = tau + kp (q - angle) + kd (dq - velocity)."""
+BmsCmd = message_type("unitree_go/BmsCmd", off=byte, reserve=array[byte, 3])
+"""The command of the battery, which is unused."""
 
 
 @final
 @dataclass
-class MotorCmd(IdlStruct, typename=f"{GO}MotorCmd_"):
-    """The command of a motor: torque = tau + kp (q - angle) + kd (dq - velocity)."""
-
-    mode: byte
-    q: float32
-    dq: float32
-    tau: float32
-    kp: float32
-    kd: float32
-    reserve: array[uint32, 3]
-
-
-@final
-@dataclass
-class BmsCmd(IdlStruct, typename=f"{GO}BmsCmd_"):
-    """The command of the battery, which is unused."""
-
-    off: byte
-    reserve: array[byte, 3]
-
-
-@final
-@dataclass
-class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
+class LowCmd(IdlStruct, typename="unitree_go.msg.dds_.LowCmd_"):
     """The command of all motors. The fields describe the type to peers; `message` has the bytes that are sent."""
 
     head: array[byte, 2]
@@ -75,55 +65,46 @@ class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
         return self.message
 
 
-@final
-@dataclass
-class IMUState(IdlStruct, typename=f"{GO}IMUState_"):
-    """Orientation, angular velocity and acceleration of the trunk."""
-
-    quaternion: array[float32, 4]
-    gyroscope: array[float32, 3]
-    accelerometer: array[float32, 3]
-    rpy: array[float32, 3]
-    temperature: byte
-
-
-@final
-@dataclass
-class MotorState(IdlStruct, typename=f"{GO}MotorState_"):
-    """The state of a motor."""
-
-    mode: byte
-    q: float32
-    dq: float32
-    ddq: float32
-    tau_est: float32
-    q_raw: float32
-    dq_raw: float32
-    ddq_raw: float32
-    temperature: byte
-    lost: uint32
-    reserve: array[uint32, 2]
-
-
-@final
-@dataclass
-class BmsState(IdlStruct, typename=f"{GO}BmsState_"):
-    """The state of the battery."""
-
-    version_high: byte
-    version_low: byte
-    status: byte
-    soc: byte
-    current: int32
-    cycle: uint16
-    bq_ntc: array[byte, 2]
-    mcu_ntc: array[byte, 2]
-    cell_vol: array[uint16, 15]
+IMUState = message_type(
+    "unitree_go/IMUState",
+    quaternion=array[float32, 4],
+    gyroscope=array[float32, 3],
+    accelerometer=array[float32, 3],
+    rpy=array[float32, 3],
+    temperature=byte,
+)
+"""Orientation, angular velocity and acceleration of the trunk."""
+MotorState = message_type(
+    "unitree_go/MotorState",
+    mode=byte,
+    q=float32,
+    dq=float32,
+    ddq=float32,
+    tau_est=float32,
+    q_raw=float32,
+    dq_raw=float32,
+    ddq_raw=float32,
+    temperature=byte,
+    lost=uint32,
+    reserve=array[uint32, 2],
+)
+BmsState = message_type(
+    "unitree_go/BmsState",
+    version_high=byte,
+    version_low=byte,
+    status=byte,
+    soc=byte,
+    current=int32,
+    cycle=uint16,
+    bq_ntc=array[byte, 2],
+    mcu_ntc=array[byte, 2],
+    cell_vol=array[uint16, 15],
+)
 
 
 @final
 @dataclass
-class LowState(IdlStruct, typename=f"{GO}LowState_"):
+class LowState(IdlStruct, typename="unitree_go.msg.dds_.LowState_"):
     """All measurements, and the remote control's buttons and sticks; received messages become a `Go2Reading`."""
 
     head: array[byte, 2]
@@ -155,74 +136,17 @@ class LowState(IdlStruct, typename=f"{GO}LowState_"):
         return Go2Reading.of(bytes(data))
 
 
-@final
-@dataclass
-class RequestIdentity(IdlStruct, typename=f"{API}RequestIdentity_"):
-    """Id of the call, and of the function."""
-
-    id: int64
-    api_id: int64
-
-
-@final
-@dataclass
-class RequestLease(IdlStruct, typename=f"{API}RequestLease_"):
-    """Lease of the caller; 0 for none."""
-
-    id: int64
-
-
-@final
-@dataclass
-class RequestPolicy(IdlStruct, typename=f"{API}RequestPolicy_"):
-    """Priority, and whether an answer is wanted."""
-
-    priority: int32
-    noreply: bool
-
-
-@final
-@dataclass
-class RequestHeader(IdlStruct, typename=f"{API}RequestHeader_"):
-    """Header of a request."""
-
-    identity: RequestIdentity
-    lease: RequestLease
-    policy: RequestPolicy
-
-
-@final
-@dataclass
-class ServiceRequest(IdlStruct, typename=f"{API}Request_"):
-    """A call of one of the robot's services."""
-
-    header: RequestHeader
-    parameter: str
-    binary: sequence[byte]
-
-
-@final
-@dataclass
-class ResponseStatus(IdlStruct, typename=f"{API}ResponseStatus_"):
-    """Status code: 0, or an error."""
-
-    code: int32
-
-
-@final
-@dataclass
-class ResponseHeader(IdlStruct, typename=f"{API}ResponseHeader_"):
-    """Header of an answer."""
-
-    identity: RequestIdentity
-    status: ResponseStatus
-
-
-@final
-@dataclass
-class ServiceResponse(IdlStruct, typename=f"{API}Response_"):
-    """The service's answer."""
-
-    header: ResponseHeader
-    data: str
-    binary: sequence[byte]
+RequestIdentity = message_type("unitree_api/RequestIdentity", id=int64, api_id=int64)
+"""Id of the call, and of the function."""
+RequestLease = message_type("unitree_api/RequestLease", id=int64)
+"""Lease of the caller; 0 for none."""
+RequestPolicy = message_type("unitree_api/RequestPolicy", priority=int32, noreply=bool)
+"""Priority, and whether an answer is wanted."""
+RequestHeader = message_type(
+    "unitree_api/RequestHeader", identity=RequestIdentity, lease=RequestLease, policy=RequestPolicy
+)
+ServiceRequest = message_type("unitree_api/Request", header=RequestHeader, parameter=str, binary=sequence[byte])
+ResponseStatus = message_type("unitree_api/ResponseStatus", code=int32)
+"""Status code: 0, or an error."""
+ResponseHeader = message_type("unitree_api/ResponseHeader", identity=RequestIdentity, status=ResponseStatus)
+ServiceResponse = message_type("unitree_api/Response", header=ResponseHeader, data=str, binary=sequence[byte])

@@ -19,16 +19,7 @@ from cyclonedds.topic import Topic
 
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.errors import AdapterError
-from sami_runtime.robots.unitree.idl import (
-    LowCmd,
-    LowState,
-    RequestHeader,
-    RequestIdentity,
-    RequestLease,
-    RequestPolicy,
-    ServiceRequest,
-    ServiceResponse,
-)
+from sami_runtime.robots.unitree import idl
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 
 WAKE_NS = 100_000_000
@@ -84,9 +75,8 @@ class MotorLink:
                 f"domain {domain} cannot be entered through {network or 'the interface of CYCLONEDDS_URI'}: {error}. "
                 "Is settings.network the interface to the robot (ip addr lists them)?"
             ) from error
-        commands, states = (
-            Topic(self._participant, f"rt/{name}", kind) for name, kind in (("lowcmd", LowCmd), ("lowstate", LowState))
-        )
+        commands = Topic(self._participant, "rt/lowcmd", idl.LowCmd)
+        states = Topic(self._participant, "rt/lowstate", idl.LowState)
         self._writer = DataWriter(self._participant, commands, Qos(MARK) if hear else None)
         self._reader = DataReader(self._participant, states)
         self._publishers = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
@@ -143,12 +133,10 @@ class MotorLink:
         Raises:
             AdapterError: The service does not answer within `within_s` [s].
         """
-        topics = [
-            Topic(self._participant, f"rt/api/{service}/{way}", kind)
-            for way, kind in (("request", ServiceRequest), ("response", ServiceResponse))
-        ]
-        writer: DataWriter[Any] = DataWriter(self._participant, topics[0])
-        reader: DataReader[Any] = DataReader(self._participant, topics[1])
+        calls = Topic(self._participant, f"rt/api/{service}/request", idl.ServiceRequest)
+        answers = Topic(self._participant, f"rt/api/{service}/response", idl.ServiceResponse)
+        writer: DataWriter[Any] = DataWriter(self._participant, calls)
+        reader: DataReader[Any] = DataReader(self._participant, answers)
         deadline, number, due = time.monotonic() + within_s, time.monotonic_ns(), 0.0
         requests: set[int] = set()
         try:
@@ -156,14 +144,15 @@ class MotorLink:
                 if now >= due and writer.get_matched_subscriptions() and reader.get_matched_publications():
                     number, due = number + 1, now + 1.0  # a request before the service listened is lost
                     requests.add(number)
-                    header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
-                    writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
+                    identity = idl.RequestIdentity(number, function)
+                    header = idl.RequestHeader(identity, idl.RequestLease(0), idl.RequestPolicy(0, False))
+                    writer.write(idl.ServiceRequest(header, parameter, []))
                 for response in reader.take(10):
-                    if isinstance(response, ServiceResponse) and response.header.identity.id in requests:
+                    if isinstance(response, idl.ServiceResponse) and response.header.identity.id in requests:
                         return response.header.status.code, response.data
                 time.sleep(POLL_S)
         finally:
-            for entity in (writer, reader, *topics):
+            for entity in (writer, reader, calls, answers):
                 entity.__del__()
         raise AdapterError(f"the robot's service {service} does not answer within {within_s:g} s.")
 
@@ -186,7 +175,7 @@ class MotorLink:
     def _write(self, message: bytes) -> None:
         with self._lock:
             if self._open:
-                self._writer.write(LowCmd.of(message))
+                self._writer.write(idl.LowCmd.of(message))
 
     def _send(self) -> None:
         """Repeat the newest set-point, or damp the motors if its time is over."""

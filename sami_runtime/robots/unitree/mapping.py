@@ -32,10 +32,6 @@ UNMEASURED = ("command", LAST_ACTION)
 class Go2Mapping:
     """The mapping between a policy and a Go2.
 
-    Args:
-        settings: Of the robot.
-        contract: Of the policy.
-
     Raises:
         AdapterError: Contract and settings do not match, in all points listed.
     """

@@ -43,7 +43,6 @@ class Go2Batch(Rows):
         threads: int = 0,
     ) -> None:
         self.robot = robot = Go2Robot()
-        self.observation_space, self.action_space = robot.observation_space, robot.action_space
         steps = episode_steps or GO2.episode_steps
         super().__init__(
             robot.model, rows, GO2.tasks, tasks, steps, threads, lambda task: robot.dynamics.fields(robot.changes(task))

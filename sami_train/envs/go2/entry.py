@@ -171,13 +171,12 @@ DEAD: tuple[Task, ...] = tuple({"crippled": [motor]} for motor in range(len(MOTO
 
 def _task_space() -> TaskSpace:
     space = TaskSpace(FEATURES, {}, hint="It is the number of one motor, e.g. crippled=2.")
-    sets = {
-        name: tuple(sampler(rng) for _ in range(TASKS))
-        for name, sampler in TASK_SAMPLERS.items()
-        for rng in [np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(f"go2 {name}".encode())))]
-    }
-    listed = {"single": SINGLE, "dead": DEAD}
-    sets |= {name: tuple(space.check(task) for task in tasks) for name, tasks in listed.items()}
+    sets: dict[str, tuple[Task, ...]] = {}
+    for name, sampler in TASK_SAMPLERS.items():
+        rng = np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(f"go2 {name}".encode())))
+        sets[name] = tuple(sampler(rng) for _ in range(TASKS))
+    for name, tasks in (("single", SINGLE), ("dead", DEAD)):
+        sets[name] = tuple(space.check(task) for task in tasks)
     return TaskSpace(FEATURES, sets, hint=space.hint, drawn=TASK_SAMPLERS)
 
 
@@ -199,8 +198,6 @@ GO2 = EnvironmentSpec(
         Metric("power", "W", 0, "mean mechanical power of the motors, absolute"),
     ),
     ends_early=True,
-    goal=None,
-    reach=None,
     sheet=SHEET,
     extra="mujoco",
 )

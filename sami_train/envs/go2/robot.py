@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
@@ -72,8 +71,6 @@ class Go2Robot:
         self.model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("go2.xml")))
         self.dynamics = Dynamics(self.model, _CHANGES)
         self.feet = np.array([self.model.geom(leg).id for leg in LEGS])
-        self.observation_space = spaces.Box(-np.inf, np.inf, (GO2.layout.size,), np.float32)
-        self.action_space = spaces.Box(-1.0, 1.0, (len(MOTORS),), np.float32)
         self.code = TaskCode.of(GO2.tasks.features, GO2.tasks.sets["training"])
 
     @staticmethod

@@ -20,12 +20,8 @@ _FORWARD = int(mujoco.mjtStage.mjSTAGE_ACC)
 class MjcfBatch(Rows):
     """n copies of a robot, each in its own task.
 
-    With the same seed and actions, a row and `MjcfEnv` go through the same episode, bit for bit.
-
-    Args:
-        path: of the TOML file.
-        rows, tasks, threads: see `Rows`.
-        episode_steps: length of an episode; the file's if None.
+    With the same seed and actions, a row and `MjcfEnv` go through the same episode, bit for bit. Other arguments than
+    the path of the TOML file: see `Rows`; without `episode_steps`, an episode has the file's length.
 
     Raises:
         TaskError, UnknownName, SamiError: the file or the tasks are not valid.

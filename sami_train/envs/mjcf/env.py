@@ -24,9 +24,7 @@ class MjcfEnv(TaskEnv):
 
     A simulation that blows up terminates the episode, in the model's initial pose and with `info["unstable"]`.
 
-    Args:
-        path: of the TOML file.
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as `{"payload": 0.5}`.
+    Other arguments than the path of the TOML file: see `TaskEnv`. A task is a dictionary such as `{"payload": 0.5}`.
 
     Raises:
         TaskError, UnknownName, SamiError: the file, the tasks or the render mode are not valid.

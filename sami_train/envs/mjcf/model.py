@@ -302,11 +302,8 @@ class Dynamics:
     """Applies tasks to a compiled model.
 
     A change of mass scales the body's inertia too, as for the same shape of another density. A feature that sets or
-    adds changes the sliding coefficient of a geom's friction and the first gear number; `scales` multiplies all.
-
-    Args:
-        model: the compiled model; each task starts from its present values, first with `sets`, then the others.
-        changes: the change of the model for each feature.
+    adds changes the sliding coefficient of a geom's friction and the first gear number; `scales` multiplies all. Each
+    task starts from the compiled model's present values, first with `sets`, then the others.
 
     Raises:
         UnknownName: an element is not in the model.
@@ -324,11 +321,7 @@ class Dynamics:
         self.features = tuple(self._feature(name, change) for name, change in changes.items())
 
     def fields(self, task: Task) -> dict[str, np.ndarray]:
-        """Return the model's arrays under a task, by MuJoCo's names, without constants that MuJoCo derives from them.
-
-        Args:
-            task: a checked task, with a value for each feature.
-        """
+        """Return the model's arrays under a checked task, by MuJoCo's names, without constants derived from them."""
         fields = {name: values.copy() for name, values in self._base.items()}
         for name, change in self._changes.items():
             field = _FIELDS[change.field]
@@ -353,11 +346,7 @@ class Dynamics:
         return fields
 
     def apply(self, task: Task) -> None:
-        """Write a task's values into the model and recompute MuJoCo's derived constants; the state does not change.
-
-        Args:
-            task: a checked task, with a value for each feature.
-        """
+        """Write a checked task into the model and recompute MuJoCo's derived constants; the state does not change."""
         for name, values in self.fields(task).items():
             getattr(self._model, name)[:] = values
         mujoco.mj_setConst(self._model, self._scratch)

@@ -203,7 +203,5 @@ def load_robot(path: Path) -> EnvironmentSpec:
         metrics=tuple(Metric(term.name, term.unit, digits=3) for term in robot.described.metric),
         privileged=tuple(reading.signal for reading in robot.privileged),
         ends_early=bool(robot.described.end),
-        goal=None,
-        reach=None,
         extra="mujoco",
     )

@@ -30,12 +30,7 @@ STRONGEST = 5000.0
 
 
 class Robot:
-    """The robot of one environment, which the single environment and the batch share.
-
-    Args:
-        row: the environment's row of the table.
-        options: by name; raises as `Row.choose`.
-    """
+    """The robot of one row of the table, which the single environment and the batch share; raises as `Row.choose`."""
 
     def __init__(self, row: Row, options: Mapping[str, Any]) -> None:
         self.row, self.options = row, row.choose(options)

@@ -316,8 +316,6 @@ def _entry(row: Row) -> EnvironmentSpec:
         episode_steps=row.episode_steps,
         measure=RETURN,
         ends_early=False,
-        goal=None,
-        reach=None,
         extra="mujoco",
         hyperparameters={"fast-cpu": _HYPERPARAMETERS[row.name]} if row.name in _HYPERPARAMETERS else {},
     )

@@ -44,7 +44,6 @@ class PandaMujocoBatch(Rows):
         threads: int = 0,
     ) -> None:
         self.world = world = World()
-        self.observation_space, self.action_space = world.observation_space, world.action_space
         steps = episode_steps or PANDA.episode_steps
         super().__init__(world.model, rows, PANDA_TASKS, tasks, steps, threads, partial(dynamics, world.model))
         self.goals = np.zeros((rows, 3))
@@ -66,10 +65,7 @@ class PandaMujocoBatch(Rows):
         return np.stack([self.world.observe(*row) for row in zip(self._qpos, self._qvel, self.goals, strict=True)])
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows, also rows whose episode is over; the caller resets them.
-
-        Args:
-            actions: (n, 4), clipped to [-1, 1].
+        """Step all rows by actions (n, 4), clipped to [-1, 1], also rows whose episode is over; the caller resets them.
 
         Returns:
             Observations (n, 25) float32 and rewards (n,): 0 if the cube is at the goal, else -1.

@@ -40,7 +40,6 @@ class World:
         self.observation_space = spaces.Dict(
             {"observation": spaces.Box(-10.0, 10.0, (19,), np.float32), "achieved_goal": box, "desired_goal": box}
         )
-        self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw first positions (nq,) and a goal (3,) [m]; the same generator gives the same in PyBullet."""
@@ -83,13 +82,7 @@ class World:
         qvel[..., self._ghosts] = RATE * (targets - qpos[..., ARM])
 
     def observe(self, qpos: Array, qvel: Array, goal: Array) -> np.ndarray:
-        """Return the flat observation of one simulation, (25,) float32.
-
-        Args:
-            qpos: positions, (nq,).
-            qvel: velocities, (nv,).
-            goal: (3,) [m].
-        """
+        """Return the flat observation, (25,) float32, of positions (nq,), velocities (nv,) and a goal (3,) [m]."""
         hand, velocity = self._hand(qpos, qvel)
         cube, twist = qpos[self._cube : self._cube + 7], qvel[self._cube_dof : self._cube_dof + 6]
         place, spin = cube[:3], np.empty(3)

@@ -62,13 +62,9 @@ def labels_of(spec: EnvironmentSpec, episodes: Sequence[ReportEpisode]) -> dict[
 def maps(
     spec: EnvironmentSpec, episodes: Sequence[ReportEpisode], planes: Mapping[str, np.ndarray], labels: Labels
 ) -> Chart:
-    """Return maps of the contexts of final steps, a panel for each method and label.
+    """Return maps of the contexts of final steps of n episodes, a panel for each method and label (see `labels_of`).
 
-    Args:
-        spec: the environment.
-        episodes: n episodes.
-        planes: the maps of their contexts by method, (n, 2) each, see `plane`.
-        labels: see `labels_of`.
+    `planes` has the positions of the episodes in the map of each method, (n, 2), see `plane`.
     """
     rows = []
     for number, episode in enumerate(episodes):

@@ -49,7 +49,6 @@ def heat_maps(
     cells: Mapping[str, Sequence[Cell]],
     quantity: str,
     bounds: tuple[float, float] | None,
-    number: str,
 ) -> Chart:
     """Return heat maps over two features (paper, appendix), or bars by task if `two_features` returns none.
 
@@ -59,8 +58,7 @@ def heat_maps(
         spec: the environment.
         cells: cells by the title of their panel.
         quantity: name of the value.
-        bounds: values at the ends of the colour scale; the smallest and the largest value if None.
-        number: format of a value.
+        bounds: values at the ends of the colour scale; if None, the smallest and the largest value, and no decimals.
     """
     values = [cell[2]["value"] for measured in cells.values() for cell in measured]
     low, high = bounds or (min(values), max(values))
@@ -71,6 +69,7 @@ def heat_maps(
     rows: list[Row] = []
     for panel, measured in cells.items():
         rows += _map_rows(panel, measured, features[0].name, features[1].name)
+    number = ".2f" if bounds else ",.0f"
     draw = partial(_draw_map, features=features, quantity=quantity, limits=limits, number=number)
     panels = tuple(Panel(panel, partial(draw, rows=rows_where(rows, panel=panel))) for panel in cells)
     return Chart(name, caption, panels, tuple(rows), width=290, height=260)
@@ -188,8 +187,7 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
         f"{measure.name.capitalize()} by task. A solid frame is a training task, a dotted one a moderate one, none an "
         f"extreme one.{marks}"
     )
-    number = ".2f" if measure is SUCCESS else ",.0f"
-    return heat_maps("outcomes", caption, spec, cells, measure.name, measure.bounds, number)
+    return heat_maps("outcomes", caption, spec, cells, measure.name, measure.bounds)
 
 
 def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
@@ -234,7 +232,7 @@ def skills(spec: EnvironmentSpec, all_episodes: Sequence[ReportEpisode]) -> Char
         "Probability of each skill by task. An episode is named after the rarest skill that it needed: any lifting "
         "makes it pick & place; frames as above."
     )
-    return heat_maps("skills", caption, spec, cells, "probability", (0.0, 1.0), ".2f")
+    return heat_maps("skills", caption, spec, cells, "probability", (0.0, 1.0))
 
 
 def title_of(skill: str) -> str:
@@ -287,8 +285,7 @@ def learning(records: Sequence[RunRecord], measure: Measure) -> Chart:
 def robustness(points: Sequence[RobustnessPoint]) -> Chart:
     """Return success or return against the size of each kind of sim-to-real gap, a panel each, with 95 % intervals.
 
-    Args:
-        points: the result of `evaluation.robustness.sweep`: first the evaluation without a profile.
+    The points are the result of `evaluation.robustness.sweep`: first the evaluation without a profile.
     """
     clean, *gapped = points
     measure = clean.evaluation.measure

@@ -73,11 +73,9 @@ class Contest:
 
 
 class MethodComparison:
-    """A comparison of runs of one environment.
+    """A comparison of runs of one environment, as `read_runs` returns them, in any order.
 
-    Args:
-        runs: the result of `read_runs`, in any order.
-        by: the configuration key on the x axis of the plot by key; None omits that plot.
+    `by` is the configuration key on the x axis of the plot by key; None omits that plot.
 
     Raises:
         UnknownName: `by` is not a configuration key.

@@ -206,8 +206,7 @@ def maps_by_task(comparison: MethodComparison) -> Chart | None:
             above = np.mean([result.nontrivial_success for result in same]) if success else np.nan
             facts = {"value": value, "episodes": same[0].episodes, "above_floor": above}
             of_group.append((same[0].task_set, same[0].task, facts))
-    number = ".2f" if success else ",.0f"
-    return replace(heat_maps("heat_maps", "", spec, cells, measure.name, measure.bounds, number), columns=5)
+    return replace(heat_maps("heat_maps", "", spec, cells, measure.name, measure.bounds), columns=5)
 
 
 PLOTS = (
@@ -238,11 +237,7 @@ PLOTS = (
 
 
 def draw(comparison: MethodComparison, folder: Path) -> list[Plot]:
-    """Draw every plot for which the runs have data into an existing folder.
-
-    Returns:
-        The plots drawn, in the order of the report.
-    """
+    """Draw every plot for which the runs have data into an existing folder; return these in the order of the report."""
     import matplotlib
 
     plots = []

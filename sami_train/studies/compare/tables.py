@@ -135,13 +135,13 @@ def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
         [value for record in runs if (value := getattr(record, name)) is not None]
         for name in ("bound", "log_k", "share")
     )
-    mark = "" if all(record.averaged for record in runs) else "~"
-    bound = (
-        mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds)))) if bounds else BLANK
-    )
+    bound = "nothing to compare"
+    if bounds:
+        mark = "" if all(record.averaged for record in runs) else "~"
+        bound = mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds))))
     return (
         str(len(runs)),
-        bound if bounds else "nothing to compare",
+        bound,
         number(sum(log_k) / len(log_k), 2) if log_k else BLANK,
         f"{sum(shares) / len(shares):.0%}" if shares else BLANK,
     )
@@ -310,15 +310,9 @@ def check_out(out: Path, replace: bool) -> None:
 
 
 def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]) -> list[Path]:
-    """Write the report's folder: replace the files of an earlier report and leave other files.
+    """Write the report's folder, see `check_out`: replace the files of an earlier report and leave other files.
 
-    Args:
-        comparison: the comparison to report.
-        out: the folder, created if missing; see `check_out`.
-        command: the arguments of the command that made the report, which the report quotes.
-
-    Returns:
-        The files written.
+    The report quotes `command`, the arguments of the command that made it. Return the files written.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)

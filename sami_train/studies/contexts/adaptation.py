@@ -7,10 +7,9 @@ bitwise identical, so that differences are taken episode by episode. One more ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +113,7 @@ class Adaptation:
         rows = [
             {
                 "variant": row.variant.value,
-                **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
+                **{name: (value := getattr(row, name)) and value._asdict() for name in names},
                 "gap": [round(gap, 4) for gap in row.gap],
                 "score": [score and round(score, 4) for score in row.score],
                 "outcomes": [round(outcome, 4) for outcome in row.outcomes],
@@ -130,7 +129,7 @@ def adaptation(
     change: DynamicsChange,
     episodes: int = 100,
     seed: int = SEED,
-    on_round: Callable[[int], None] | None = None,
+    on_round: OnRound | None = None,
 ) -> Adaptation:
     """Run episodes with a change in every variant, and compare the variants.
 
@@ -246,10 +245,8 @@ def _identified(readings: Sequence[Reading], change: DynamicsChange) -> int | No
 
 def _scores(episodes: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
     scores: list[float | None] = []
-    for t in count(step):
+    for t in range(step, _steps_with_enough([len(readings) for readings in episodes])):
         running = [readings[t].score for readings in episodes if len(readings) > t]
-        if len(running) < min(FEWEST, len(episodes)):
-            break
         values = [score for score in running if score is not None]
         scores.append(float(np.median(values)) if values else None)
     return tuple(scores)
@@ -265,12 +262,15 @@ def _adapted(run: ChangedEpisode, start: ChangedEpisode, frozen: np.ndarray, ste
 
 def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step: int) -> tuple[float, ...]:
     gaps: list[float] = []
-    for t in count(step):
+    for t in range(step, _steps_with_enough([len(run.given_context) for run in runs])):
         running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given_context) > t]
-        if len(running) < min(FEWEST, len(runs)):
-            break
         gaps.append(float(np.mean([np.linalg.norm(run.given_context[t] - start.context(t)) for run, start in running])))
     return tuple(gaps)
+
+
+def _steps_with_enough(lengths: Sequence[int]) -> int:
+    """Return the number of steps at which `FEWEST` of the episodes run, or all if these are fewer; 0 without any."""
+    return sorted(lengths, reverse=True)[min(FEWEST, len(lengths)) - 1] if lengths else 0
 
 
 POINTS = 200
@@ -313,8 +313,7 @@ def contexts_around(
     reached = [k for k, run in enumerate(runs[Variant.LIVE]) if len(run.contexts) > change.step]
     live, unchanged = ([runs[variant][k] for k in reached] for variant in (Variant.LIVE, Variant.UNCHANGED))
     along = [starts[k] for k in reached]
-    lengths = sorted((len(run.contexts) for run in live), reverse=True)
-    last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
+    last = _steps_with_enough([len(run.contexts) for run in live])
     every = max(1, last // (2 * POINTS))
     steps = [t for t in range(0, last) if (t - change.step) % every == 0]
     return {

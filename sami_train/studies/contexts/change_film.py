@@ -73,14 +73,9 @@ class FilmScene(NamedTuple):
 def film_tasks(
     runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps: range, shadows: bool = True
 ) -> FilmScene:
-    """Film one episode of each task, all from the same seed.
+    """Film one episode of each task, a panel each, all from the same seed, with a picture at each of these steps.
 
-    Args:
-        runner: runs the model file.
-        tasks: one task for each panel.
-        seed: seed of the start.
-        steps: steps at which to take a picture.
-        shadows: whether to draw shadows, which takes most of the time.
+    Shadows take most of the time.
 
     Raises:
         SamiError: MuJoCo does not simulate the environment, or there is no OpenGL.
@@ -102,18 +97,9 @@ def film_change(
     steps: range,
     shadows: bool = True,
 ) -> list[FilmScene]:
-    """Film a change from several starts, with a live and with a frozen context.
+    """Film a change with a live and with a frozen context; return a scene for each seed, with a picture at each step.
 
-    Args:
-        runner: runs the model file, with a row for each seed.
-        spec: the environment.
-        change: the change.
-        seeds: seeds of the n starts.
-        steps: steps at which to take a picture.
-        shadows: whether to draw shadows, which takes most of the time.
-
-    Returns:
-        A scene for each start.
+    The runner must have a row for each seed. Shadows take most of the time.
 
     Raises:
         SamiError: MuJoCo does not simulate the environment, or there is no OpenGL.
@@ -138,13 +124,7 @@ def film_change(
 
 
 def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, force: bool = False) -> None:
-    """Write scenes, one after the other, as an animated GIF or WebP.
-
-    Args:
-        scenes: the scenes.
-        path: `NAME.gif` or `NAME.webp`.
-        slower: duration of the film, as a multiple of the real duration.
-        force: whether to replace an existing file.
+    """Write scenes, one after the other, as an animated NAME.gif or NAME.webp of `slower` times their real duration.
 
     Raises:
         SamiError: the file has another suffix, or cannot be written.

@@ -223,12 +223,7 @@ class ChangedEpisode(NamedTuple):
 
 
 class ChangedEpisodes:
-    """Runs a model file in episodes whose dynamics change.
-
-    Args:
-        model: the model file.
-        spec: the environment.
-        rows: n, the number of episodes stepped together, at least 2.
+    """Runs a model file in episodes whose dynamics change, n = `rows` of them together, at least 2.
 
     Raises:
         SamiError: the environment's dynamics cannot change within an episode, the model infers no context, or the file

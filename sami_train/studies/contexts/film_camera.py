@@ -22,13 +22,8 @@ class FilmCamera(Offscreen):
     """Takes the pictures of a film.
 
     A mobile robot gets a plain floor and sky, and a camera and a light that move along with it, because MuJoCo draws
-    shadows only near the light. For other robots, the camera is `whole` of their model, or `Offscreen`'s default.
-
-    Args:
-        model: The robot's model; a mobile robot's colours and textures change.
-        data: The robot's state.
-        size: Width and height of pictures [pixels].
-        shadows: Whether to draw shadows, which takes most of the time.
+    shadows only near the light; this changes the model's colours and textures. For other robots, the camera is `whole`
+    of their model, or `Offscreen`'s default. Arguments are those of `Offscreen`.
 
     Raises:
         SamiError: No OpenGL was found.

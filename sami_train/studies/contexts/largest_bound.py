@@ -8,7 +8,7 @@ come in turn, so that the held-out episodes are of some tasks only if the number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ContrastConfig, TrainConfig
 from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.evaluation.play import OnRound
 from sami_train.files import read_json_lines
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
@@ -39,8 +40,6 @@ PATIENCE = 3
 """Checks without a better bound after which a contrast has converged, once its bound exceeds `NEGLIGIBLE`."""
 LEAST_GAIN = 0.01
 """Smallest increase of the bound that counts [nats]."""
-
-OnLook = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def largest_bounds(
     rankings: Sequence[str],
     changes: Mapping[str, Any] | None = None,
     most_losses: int = 4000,
-    on_look: OnLook | None = None,
+    on_losses: OnRound | None = None,
 ) -> Iterator[LargestBound]:
     """Yield the largest bound of every method and ranking at every stage of a run.
 
@@ -81,7 +80,7 @@ def largest_bounds(
         rankings: see `ContrastConfig.ranking`; a method without a ranking is trained once.
         changes: new values of the run's configuration, by key; only keys `contrast.NAME`.
         most_losses: number of losses after which training stops even without convergence.
-        on_look: called with the number of losses since the last call.
+        on_losses: called with the number of losses since the last call.
 
     Raises:
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
@@ -102,7 +101,7 @@ def largest_bounds(
         steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer lacks its first episodes
         for contender, ranking in contrasts:
             contrast = config.contrast.model_copy(update={"ranking": ranking})
-            reached = _converge(agent, contender, contrast, *parts, most_losses, on_look)
+            reached = _converge(agent, contender, contrast, *parts, most_losses, on_losses)
             same_contrast = (contender.name, contrast) == (agent.config.method, agent.config.contrast)
             yield LargestBound(
                 stage, end, contender.name, ranking, *reached, realised=_realised(run, steps) if same_contrast else None
@@ -128,7 +127,7 @@ def _converge(
     train: EpisodeBuffer,
     held_out: EpisodeBuffer,
     most_losses: int,
-    on_look: OnLook | None,
+    on_losses: OnRound | None,
 ) -> tuple[float | None, float | None, float | None, int]:
     """Train a new encoder; return its best bound, that on held-out episodes, mean log K, and the number of losses."""
     torch.manual_seed(0)
@@ -149,8 +148,8 @@ def _converge(
             bounds.append(float(loss.bound))
             log_k.append(loss.log_k)
         count += LOOK_EVERY
-        if on_look is not None:
-            on_look(LOOK_EVERY)
+        if on_losses is not None:
+            on_losses(LOOK_EVERY)
         if not bounds:
             return None, None, None, count
         since_best += 1

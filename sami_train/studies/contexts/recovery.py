@@ -117,10 +117,8 @@ def certify(recoveries: Recoveries, measured: str) -> Recovery:
             "stop_on_alarm."
         )
     quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
-    longer = (
-        steps for steps in sorted({quantile, *(steps or 0.0 for steps in recoveries.unchanged)}) if steps >= quantile
-    )
-    for steps in longer:
+    longer = {steps for steps in recoveries.unchanged if steps is not None and steps > quantile}
+    for steps in sorted({quantile, *longer}):
         false = recoveries.false_fallbacks(steps)
         if (highest := highest_rate(false, unchanged)) <= FALSE_RATE:
             return Recovery(

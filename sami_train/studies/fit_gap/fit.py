@@ -84,11 +84,9 @@ class FittedGap:
 
 
 def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
-    """Return the sim-to-real profile that explains the differences between a log and reference episodes.
+    """Return the profile that explains the differences between a robot's log and reference episodes of a simulator.
 
-    Args:
-        log: Recordings of the robot.
-        reference: Episodes of the simulator, whose actuators and sensors are ideal.
+    The simulator's actuators and sensors are ideal.
 
     Raises:
         SamiError: The log has too little excitation to identify a delay, or commands move nothing in the reference.

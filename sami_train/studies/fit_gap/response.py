@@ -133,12 +133,8 @@ def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndar
 def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer], misfits: np.ndarray) -> ActuatorResponse:
     """Return the delay and the lag under which the reference would move as the robot did in some episodes.
 
-    If single episodes clearly have values of their own, the intervals span the values of all episodes.
-
-    Args:
-        traces: The episodes.
-        by_element: Elements that respond to commands.
-        misfits: `misfits_of` these episodes, (episodes, delays, lags).
+    If single episodes clearly have values of their own, the intervals span the values of all episodes. `misfits` are
+    `misfits_of` these episodes, (episodes, delays, lags).
     """
     pooled = misfits.sum(axis=0).min(axis=1)
     delay = int(pooled.argmin())
@@ -180,10 +176,7 @@ def _lag(
 def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], actions: np.ndarray) -> float:
     """Return -2 log likelihood of an episode's motions, up to a constant; noise and gain of each element are free.
 
-    Args:
-        observed: Motions of each element.
-        by_element: The elements.
-        actions: Commands after delay and lag, (T, A).
+    `actions` are the commands after delay and lag, (T, A).
     """
     total = 0.0
     for (to, changes), answer in zip(observed, by_element, strict=True):

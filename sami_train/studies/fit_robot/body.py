@@ -125,11 +125,7 @@ class RobotBody:
         return self._middle + self._half * actions[:, self._order]
 
     def parameters(self, speeds: Array) -> list[Parameter]:
-        """Return the parameters of the fit, and prepare the model for changes.
-
-        Args:
-            speeds: Typical speed of each joint, (n,) [rad/s or m/s].
-        """
+        """Return the parameters of the fit for typical speeds (n,) [rad/s or m/s]; prepare the model for changes."""
         model, result = self.model, list[Parameter]()
 
         def add(field: Field, of: str, nominal: float, scale: float) -> None:

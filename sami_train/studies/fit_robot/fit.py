@@ -287,11 +287,12 @@ def _replay(
     units = np.array([parameter.unit for parameter in problem.parameters if parameter.field == "bias"])
     errors: dict[str, tuple[Estimate, Estimate]] = {}
     for unit in dict.fromkeys(units.tolist()):
-        by_window = [squares[:, units == unit].mean(axis=1) for squares in squared_errors]
-        first, second = (
-            Estimate(low, float(np.sqrt(of.mean())), high)
-            for of in by_window
-            for low, high in [np.percentile(np.sqrt(of[draws].mean(axis=1)), [2.5, 97.5]).tolist()]
-        )
-        errors[unit] = first, second
+        first, second = (squares[:, units == unit].mean(axis=1) for squares in squared_errors)
+        errors[unit] = _rms(first, draws), _rms(second, draws)
     return errors
+
+
+def _rms(squares: Array, draws: NDArray[np.intp]) -> Estimate:
+    """Return the root of the mean of squares by window (W,), with its 95 % interval over drawn windows (draws, W)."""
+    low, high = np.percentile(np.sqrt(squares[draws].mean(axis=1)), [2.5, 97.5]).tolist()
+    return Estimate(low, float(np.sqrt(squares.mean())), high)

@@ -98,7 +98,7 @@ def windows_of(
     out = np.array(episodes) % HELD_OUT == HELD_OUT - 1
     if not out.any() or out.all():
         out = np.arange(len(readings)) % HELD_OUT == HELD_OUT - 1
-    return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
+    return _thinned(every.pick(~out)), _thinned(every.pick(out))
 
 
 def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
@@ -112,8 +112,8 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
     return readings
 
 
-def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:
-    """Return at most `most` windows, evenly spread over the recordings."""
-    if len(windows) <= most:
+def _thinned(windows: RecordedWindows) -> RecordedWindows:
+    """Return at most `MOST` windows, evenly spread over the recordings."""
+    if len(windows) <= MOST:
         return windows
-    return windows.pick(np.linspace(0, len(windows) - 1, most).round().astype(np.intp))
+    return windows.pick(np.linspace(0, len(windows) - 1, MOST).round().astype(np.intp))

@@ -146,11 +146,7 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
     """Return golden steps of a policy with lookahead: the policy's own, with random observation ages.
 
     A third of the steps has age 0, a third one age for all signals, a third one per signal; a pause precedes every 4th.
-
-    Args:
-        session: the original policy.
-        contract: the contract of the policy with lookahead.
-        forward: the forward model.
+    The session is that of the original policy, the contract that of the policy with lookahead.
 
     Raises:
         SamiError: the policy has no golden steps.
@@ -189,10 +185,8 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
 class Reference:
     """The reference of a policy with lookahead, computed by its parts: the forward model in numpy, and the policy.
 
-    Args:
-        session: the policy; if its file has a lookahead, its observation age is always 0.
-        contract: the contract of the policy with lookahead.
-        forward: the forward model.
+    The contract is that of the policy with lookahead. If the session's file has a lookahead, its observation age is
+    always 0.
     """
 
     def __init__(self, session: Session, contract: Contract, forward: ForwardModel) -> None:
@@ -249,23 +243,18 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
 
 
 def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) -> onnx.ModelProto:
-    """Return a policy's graph with a forward model in front; the policy's own nodes do not change.
+    """Put a forward model in front of the graph of a policy alone, given the contract of both, and return the graph.
 
-    Args:
-        model: the graph of the policy alone.
-        contract: the contract of the policy with lookahead.
-        forward: the forward model.
+    The policy's own nodes do not change.
     """
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
-    graph = whole.graph
+    graph = model.graph
     _rename_inputs(graph, {name: FRONT + name for name in contract.signal_inputs})
     refill(graph.node, [*_nodes_before(contract), *graph.node, *_nodes_after(contract)])
     weights = _weights(contract, forward).items()
     graph.initializer.extend(numpy_helper.from_array(value, FRONT + name) for name, value in weights)
     declare(graph, contract)
-    onnx.checker.check_model(whole, full_check=True)
-    return whole
+    onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 def _rename_inputs(graph: onnx.GraphProto, names: dict[str, str]) -> None:

@@ -49,13 +49,9 @@ class Stretch:
 def roll_out(
     model: Path | Artifact, spec: EnvironmentSpec, episodes: int, on_round: OnRound | None = None
 ) -> list[Stretch]:
-    """Simulate episodes of a model file in its training tasks, every second one with half of the actions random.
+    """Simulate `episodes` episodes of a model file in its training environment, whose training tasks come in turn.
 
-    Args:
-        model: the path, or a model in memory that is not written yet.
-        spec: the environment in which the model was trained.
-        episodes: number of episodes in all training tasks together, which come in turn.
-        on_round: called after each round with the number of episodes in it.
+    Every second episode has half of the actions random. The model may be one in memory that is not written yet.
     """
     artifact = artifact_of(model)
     task_of_episode = tasks_in_turn(known_tasks(artifact.contract.training, spec), episodes)

@@ -207,8 +207,6 @@ def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
         episode_steps=contract.episode_steps or 1000,
         measure=SUCCESS,
         ends_early=True,
-        goal=None,
-        reach=None,
         extra="mujoco",
         tracks=ERROR if set(COMMAND) & set(env.elements) else None,
         commands=tuple(env.commands),

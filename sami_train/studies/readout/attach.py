@@ -13,7 +13,7 @@ from onnx import NodeProto, helper, numpy_helper
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
-from sami_runtime.model.contract import CONTEXT, Contract
+from sami_runtime.model.contract import CONTEXT
 from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
@@ -39,13 +39,9 @@ SEED = seeds.READOUT
 def measure_probe(
     model: Path | Artifact, spec: EnvironmentSpec, episodes: int, on_round: OnRound | None = None
 ) -> FittedReadout:
-    """Fit a probe to the contexts of a model file in newly drawn tasks.
+    """Fit a probe to the contexts of a model file in episodes in its training environment, each in a newly drawn task.
 
-    Args:
-        model: the path, or a model in memory that is not written yet; its policy acts in the episodes.
-        spec: the environment in which the model was trained.
-        episodes: number of episodes, each in a task of its own.
-        on_round: called after each round with the number of episodes in it.
+    Its policy acts in these episodes. The model may be one in memory that is not written yet.
 
     Raises:
         SamiError: the file infers no context, tasks do not differ, or too few episodes count.
@@ -84,39 +80,22 @@ def with_probe(artifact: Artifact, out: Path, estimate: FittedReadout) -> Artifa
     without_probe = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
     changes = {"extra_outputs": without_probe + estimate.probe.signals, "probe": estimate.probe}
     contract = artifact.contract.model_copy(update=changes)
-    graph = onnx.load_from_string(artifact.model_bytes)
+    model = onnx.load_from_string(artifact.model_bytes)
     old = artifact.contract.golden_steps()
     if old is None:
         raise SamiError(f"{artifact.path} carries no golden steps to compare with. Export the model again.")
     if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
-        graph = with_readout(without_part(graph, NODES), contract, readout, carried)
+        model = without_part(model, NODES)
+        if carried:
+            model.graph.node.extend(_nodes(carried))
+            arrays = _weights(readout, carried).items()
+            model.graph.initializer.extend(numpy_helper.from_array(value, NODES + name) for name, value in arrays)
+        declare(model.graph, contract)
+        onnx.checker.check_model(model, full_check=True)
     outputs = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     outputs |= answers(readout, carried, outputs[CONTEXT]) if carried else {}
     steps = type(old)(**{**vars(old), "answers": {name: outputs[name] for name in contract.answers}})
-    return compose_verified(out, graph, contract, steps)
-
-
-def with_readout(
-    model: onnx.ModelProto, contract: Contract, readout: Readout, carried: tuple[ProbedFeature, ...]
-) -> onnx.ModelProto:
-    """Return a graph with a probe that reads its context.
-
-    Args:
-        model: the graph without a probe.
-        contract: the contract of the file with the probe.
-        readout: the readout of the carried features alone.
-        carried: the features that the context encodes well enough to be outputs.
-    """
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
-    graph = whole.graph
-    if carried:
-        graph.node.extend(_nodes(carried))
-        arrays = _weights(readout, carried)
-        graph.initializer.extend(numpy_helper.from_array(value, NODES + name) for name, value in arrays.items())
-    declare(graph, contract)
-    onnx.checker.check_model(whole, full_check=True)
-    return whole
+    return compose_verified(out, model, contract, steps)
 
 
 def _weights(readout: Readout, carried: tuple[ProbedFeature, ...]) -> dict[str, np.ndarray]:

@@ -58,8 +58,9 @@ def columns_of(features: tuple[ProbedFeature, ...]) -> list[slice]:
 
 def bounds(feature: ProbedFeature) -> tuple[float, float]:
     """Return the feature's range, low and high, on its scale, which is the logarithm for a logarithmic feature."""
-    low, high = np.array([feature.low, feature.high])
-    return tuple(map(float, np.log([low, high]))) if feature.logarithmic else (float(low), float(high))  # type: ignore[return-value]
+    ends = [feature.low, feature.high]
+    low, high = np.log(ends).tolist() if feature.logarithmic else ends
+    return low, high
 
 
 def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDArray[np.floating]) -> dict[str, Array]:
@@ -98,7 +99,7 @@ def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
     tasks, features = known_range(space), list[FeatureScale | Crippled]()
     for feature in space.features:
         if isinstance(feature, Crippled):
-            if len(set(map(str, _silent(feature, tasks)))) > 1:
+            if len({str(feature.of(task)) for task in tasks}) > 1:
                 features.append(feature)
         elif (scale := FeatureScale.of(feature, tasks)).varies:
             features.append(scale)
@@ -110,10 +111,7 @@ def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
 def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
     """Draw tasks: each number uniformly on its scale, crippled parts from the combinations in `known_range`.
 
-    Args:
-        space: the environment's tasks; if training draws its tasks at random, these are drawn in the same way.
-        count: number of tasks.
-        seed: seed of the draw.
+    If training draws its tasks at random, these are drawn in the same way.
     """
     rng = np.random.default_rng(seed)
     if (draw := space.drawn.get("training")) is not None:
@@ -126,16 +124,12 @@ def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
 
 def _sample(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Generator) -> float | list[int]:
     if isinstance(feature, Crippled):
-        silent = list({str(parts): parts for parts in _silent(feature, tasks)}.values())
+        silent = list({str(parts): parts for parts in map(feature.of, tasks)}.values())
         return silent[int(rng.integers(len(silent)))]
     scale = FeatureScale.of(feature, tasks)
     low, high = scale.place([scale.low, scale.high])
     # Rounding must not exceed the range.
     return float(np.clip(scale.value(rng.uniform(low, high)), scale.low, scale.high))
-
-
-def _silent(feature: Crippled, tasks: Sequence[Task]) -> list[list[int]]:
-    return [feature.check(task.get(feature.name, feature.default)) for task in tasks]
 
 
 RATE = 0.9
@@ -237,7 +231,7 @@ def _rows(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Seque
 def _places(feature: FeatureScale | Crippled, task: Task) -> list[float]:
     if isinstance(feature, FeatureScale):
         return [float(feature.place(task[feature.feature.name]))]
-    silent = feature.check(task.get(feature.name, feature.default))
+    silent = feature.of(task)
     return [float(part in silent) for part in range(len(feature.parts))]
 
 

@@ -17,12 +17,7 @@ MOST = 4
 
 
 def conclusion(key: str, parts: Sequence[Parts]) -> str:
-    """Return the conclusion of a section; an empty text if nothing was measured.
-
-    Args:
-        key: the section's key, one of `PHRASES`.
-        parts: the measurements of each subject.
-    """
+    """Return the conclusion of the section `key`, one of `PHRASES`; an empty text if nothing was measured."""
     phrases = {part.subject.name: phrase for part in parts[:MOST] if (phrase := PHRASES[key](part))}
     if len(parts) > 1:
         phrases = {name: f"{name}: {phrase}" for name, phrase in phrases.items()}
@@ -83,9 +78,9 @@ def _learning(part: Parts) -> str:
 
 
 def _context(part: Parts) -> str:
-    identified = {row.label: row.knn > row.knn_chance_high for row in part.separabilities}
-    yes, no = ([name for name, verdict in identified.items() if verdict is value] for value in (True, False))
-    phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
+    yes = [row.label for row in part.separabilities if row.knn > row.knn_chance_high]
+    no = [row.label for row in part.separabilities if row.label not in yes]
+    phrases = [f"{verb} {_listed(names)}" for verb, names in (("identifies", yes), ("does not identify", no)) if names]
     return f"the context {', and '.join(phrases)}" if phrases else ""
 
 

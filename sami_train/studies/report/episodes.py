@@ -174,8 +174,9 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
         if results:
             by_success = spec.measure is SUCCESS
             results = sorted(results, key=lambda result: result.success if by_success else result.ret or 0.0)
+            worst, best = results[0].task, results[-1].task
             last = number == len(spec.tasks.sets) - 1
-            ends = [results[-1].task] * (number == 0 or last) + [results[0].task] * (number > 0)
+            ends = [best] if number == 0 else [best, worst] if last else [worst]
         else:
             ends = [tasks[0], tasks[-1]]
         film_tasks += [dict(task) for task in ends if dict(task) not in film_tasks]

@@ -82,10 +82,7 @@ def usable(labels: Sequence[str]) -> np.ndarray:
 def separability(label: str, contexts: np.ndarray, labels: Sequence[str]) -> Separability | None:
     """Measure how well contexts separate the values of a label; None if fewer than two have `FEWEST` episodes.
 
-    Args:
-        label: the label's name.
-        contexts: (n, C), one context of each of n independent episodes.
-        labels: the label's value for each of the n episodes.
+    `contexts` (n, C) has one context of each of n independent episodes, `labels` (n,) their values of the label.
     """
     from sklearn.metrics import silhouette_score
 

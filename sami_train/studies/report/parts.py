@@ -37,12 +37,9 @@ class PartStore:
         self.folder = folder
 
     def part(self, name: str, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """Return the stored part if its key is the same; else make and store it.
+        """Return the stored part if its key is the same; else make it, as plain values, and store it.
 
-        Args:
-            name: name of the part.
-            key: everything that the part depends on, as plain values.
-            make: returns the part, as plain values.
+        The key has everything that the part depends on, as plain values.
         """
         path = self.folder / f"{name}.json"
         full_key = {"version": VERSION, **key}
@@ -122,14 +119,9 @@ class Parts:
 
 
 def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost | None, progress: Progress) -> Parts:
-    """Measure the parts of a subject, or read those that an earlier call stored.
+    """Measure the parts of a subject, or read those that an earlier call stored in the folder, beside its films.
 
-    Args:
-        subject: a model or a run.
-        plan: options of the report.
-        folder: the folder for stored parts and films.
-        cost: measures a step; None leaves this part out.
-        progress: called with the progress.
+    If `cost` is None, this part is left out.
 
     Raises:
         SamiError: the change in `plan` is not possible, a path in `plan.results` is missing, or a measurement fails.
@@ -139,7 +131,7 @@ def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost |
     source = subject.source()
     if source is None:
         for name in PARTS:
-            parts.missing.setdefault(name, f"{subject.name} keeps numbers alone; give a model file or a run folder")
+            parts.missing.setdefault(name, "only numbers are stored; give a model file or a run folder")
         return parts
     if cost is None or subject.model is None:
         parts.missing.setdefault("cost", "only a model file is timed")
@@ -184,8 +176,11 @@ class _Measurement:
         # An episode of one step began at its goal, so that its context has no information.
         parts.mapped = [episode for episode in parts.episodes if len(episode.contexts) > 1]
         final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
-        if len(final) < 20 or final.shape[1] < 2:
-            parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
+        if len(final) < 20:
+            parts.missing["maps"] = f"{len(final)} contexts are no map; play 20 or more episodes"
+            return
+        if final.shape[1] < 2:
+            parts.missing["maps"] = f"a map needs contexts of 2 or more numbers; the policy's have {final.shape[1]}"
             return
         on_round = self._progress("mapping contexts", 1)
 
@@ -223,9 +218,8 @@ class _Measurement:
         starts = CHANGED_EPISODES // 2 if spec.episode_steps > LONG else CHANGED_EPISODES
         on_round = self._progress("changing the dynamics", starts)
         key = {**self.key, "change": str(change), "starts": starts}
-        self.parts.change = self.store.part(
-            "change", key, lambda: contexts_around(model, spec, change, starts, on_round)
-        )
+        make = partial(contexts_around, model, spec, change, starts, on_round)
+        self.parts.change = self.store.part("change", key, make)
 
     def films(self) -> None:
         tasks = usual_tasks(self.spec, self.subject.evaluation) if self.plan.films is None else self.plan.films
@@ -261,9 +255,7 @@ class _Measurement:
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:
     """Return the measurement of `sami robustness` with the most points for the subject's weights; empty if none.
 
-    Args:
-        places: files, and folders to search recursively.
-        subject: the model or run whose weights must match.
+    The places are files, and folders to search recursively.
 
     Raises:
         SamiError: a file or folder does not exist, or a file is damaged.

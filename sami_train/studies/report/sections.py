@@ -79,9 +79,7 @@ ROBUSTNESS = "Latency, noise, loss: differences between a simulator and a robot,
 def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> list[Section]:
     """Return all sections that have content, in the order of the page.
 
-    Args:
-        parts: the measurements of each subject; all of one environment.
-        comparison: comparison of the runs among the subjects; None if fewer than two can be compared.
+    All subjects are of one environment; `comparison` is of the runs among them, None if fewer than two can be compared.
     """
     page = [
         _scores(parts, comparison),

@@ -189,14 +189,10 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
 def _summary(part: Parts) -> dict[str, Any]:
     subject, evaluation = part.subject, part.subject.evaluation
     scores = {}
-    for name in [] if evaluation is None else evaluation.sets:
-        assert evaluation is not None
-        paper = reported(evaluation.env, subject.method, name)
-        scores[name] = {
-            "score": evaluation.score(name),
-            "interval": interval_of(evaluation, name),
-            "paper": paper and paper.mean,
-        }
+    if evaluation is not None:
+        for name in evaluation.sets:
+            interval, paper = interval_of(evaluation, name), reported(evaluation.env, subject.method, name)
+            scores[name] = {"score": evaluation.score(name), "interval": interval, "paper": paper and paper.mean}
     return {
         "name": subject.name,
         "env": subject.spec.name,

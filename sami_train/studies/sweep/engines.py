@@ -83,11 +83,7 @@ class Job(Protocol):
 def ending(logs: Path, job: Job, look: Look, stopping: bool = False) -> CellOutcome:
     """Return how the job of a log folder ended; stopped if its node was lost, or if it was cancelled or told to stop.
 
-    Args:
-        logs: the log folder.
-        job: the job.
-        look: its last state, which is over.
-        stopping: whether all jobs were told to stop.
+    Its last state must be over; `stopping` is whether all jobs were told to stop.
     """
     outcome = CellOutcome.read(logs)
     if look.state == "cancelled" and (outcome is None or outcome.state != "done"):
@@ -145,12 +141,7 @@ class Local:
 
 
 class LocalJob:
-    """One process, which continues if the sweep's own process is killed.
-
-    Args:
-        logs: the job's log folder.
-        variables: environment variables to add to those of this process.
-    """
+    """One process with additional environment variables, which continues if the sweep's own process is killed."""
 
     def __init__(self, logs: Path, variables: Mapping[str, str]) -> None:
         self.log = logs / LOG
@@ -217,11 +208,9 @@ class Ray:
 
 
 class RayJob:
-    """One task of Ray; it remains the same job if Ray restarts it on another node.
+    """One task of Ray, by Ray's reference; it remains the same job if Ray restarts it on another node.
 
-    Args:
-        task: Ray's reference to the task.
-        log: file for the output of its process, which creates the file when it starts.
+    Its process creates the log file when it starts.
     """
 
     def __init__(self, task: Any, log: Path) -> None:
@@ -330,13 +319,7 @@ class Slurm:
 
 
 class SlurmJob:
-    """One job of Slurm; it remains the same job if Slurm requeues it.
-
-    Args:
-        slurm: the engine, which queries the job's state.
-        number: the job's id.
-        logs: the job's log folder.
-    """
+    """One job of Slurm, by its id; it remains the same job if Slurm requeues it."""
 
     def __init__(self, slurm: Slurm, number: str, logs: Path) -> None:
         self.slurm, self.number, self.logs = slurm, number, logs

@@ -104,13 +104,9 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
 
 
 def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
-    """Write the description of a cell's job, and remove the outcome of its previous job.
+    """Write the description of a cell's job, with its run folder, and remove the outcome of its previous job.
 
-    Args:
-        cell: the cell.
-        folder: its run folder.
-        logs: its log folder, created if missing.
-        episodes: evaluation episodes per task, or per set.
+    The log folder is created if missing; `episodes` are evaluation episodes per task, or per set.
     """
     make_folder(logs)
     (logs / OUTCOME).unlink(missing_ok=True)

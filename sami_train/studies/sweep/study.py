@@ -31,11 +31,7 @@ PARTS: dict[str, tuple[type, ...]] = {"version": (int,), "run": (str,), **FIELDS
 
 
 def write_study(path: Path, records: Iterable[RunRecord]) -> None:
-    """Write a study file atomically.
-
-    Args:
-        path: the file, FOLDER/runs.jsonl; the folder is created if missing.
-        records: the runs, in the order of the lines.
+    """Write a study file, FOLDER/runs.jsonl, atomically, with the runs in this order; create a missing folder.
 
     Raises:
         RunError: the file is not named runs.jsonl, or two runs have the same name.

@@ -51,10 +51,7 @@ class CellRow:
 class Sweep:
     """A sweep's folder and its cells.
 
-    Args:
-        path: the folder.
-        grid: the grid.
-        episodes: evaluation episodes per task; per task set if the environment's measure is the return.
+    `episodes` are evaluation episodes per task; per task set if the environment's measure is the return.
 
     Raises:
         GridError: a cell's configuration is not valid.
@@ -152,14 +149,9 @@ class Sweep:
         )
 
     def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:
-        """Run every cell that is not done.
+        """Run every cell that is not done; call `on_change` about twice a second, after `rows` were updated.
 
-        Args:
-            engine: where the jobs run.
-            on_change: called about twice a second, after `rows` were updated.
-
-        Returns:
-            Whether the sweep ran to its end, also if cells failed; False if a signal stopped it.
+        Return whether the sweep ran to its end, also if cells failed; False if a signal stopped it.
 
         Raises:
             SweepError: another sweep runs here.

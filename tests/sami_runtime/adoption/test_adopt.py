@@ -155,7 +155,8 @@ def test_recurrent_policies_of_both_layouts_are_adopted(adopted, kind, batch_fir
     assert np.abs(first - second).max() > 1e-3, "the state moves"
 
 
-def test_a_signal_may_have_an_input_of_its_own(adopted):
+@pytest.mark.parametrize("every", [False, True])
+def test_a_signal_may_have_an_input_of_its_own(adopted, every):
     nodes = [
         foreign.helper.make_node("Gemm", ["obs", "w", "b"], ["z"]),
         foreign.helper.make_node("Mul", ["z", "gain"], ["actions"]),
@@ -165,6 +166,9 @@ def test_a_signal_may_have_an_input_of_its_own(adopted):
     document = foreign.document(last_action=None)
     document["signals"].append(foreign.signal("gain", "1", ["gain"], [0, 1], input="gain"))
     del document["last_action"]
+    if every:
+        common = document.pop("input")
+        document["signals"] = [{"input": common, **signal} for signal in document["signals"]]
     session, values = Session(adopted(policy, document)), observations(1)[0]
     weights = foreign.weights_of(6)
     raw = (read_by_the_network(values) @ weights["w"] + weights["b"]) * 3

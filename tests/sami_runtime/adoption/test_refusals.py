@@ -163,6 +163,13 @@ def test_a_contract_changes_single_fields_of_what_a_reader_found():
     assert str(changed_reading.source_of("signals.command.offset")) == "file: env.yaml"
 
 
+def test_a_signal_of_the_reader_without_an_input_is_not_given_that_of_another_signal():
+    reading = PolicyReading(b"", document_with("input", None), {})
+    reading.values.pop("last_action")
+    changes = {"signals": [{**PASSING["signals"][0], "name": "camera", "input": "pixels"}]}
+    assert "input" not in reading.overlaid(changes, "my.toml").values
+
+
 def test_a_draft_is_a_contract_once_its_gaps_are_filled(tmp_path):
     paths = foreign.Foreign(tmp_path).write(foreign.feed_forward(), PASSING)
     text = draft(read_policy(*paths))

@@ -1,6 +1,7 @@
 """The stages of a hand-over: their order, that nothing jumps, what refuses one, and where a pulled cable ends."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ class Hand:
         joints = Signal(name="joints", size=2, unit="rad", elements=("one", "two"), low=(None,) * 2, high=(None,) * 2)
         self.observation, self.action, self.clock = (*contract.observation, joints), contract.action, clock
         self.at, self.velocity, self.joints = np.zeros(3), np.zeros(3), np.zeros(2)
-        self.written, self.calls, self.cut, self.pulled_at = [], [], "", None
+        self.written, self.times, self.calls, self.cut, self.pulled_at = [], [], [], "", None
         self.reach = 0.03
 
     def reset(self, seed=None):
@@ -67,6 +68,7 @@ class Hand:
         self.velocity = self.reach * action[:3].astype(np.float64) / PERIOD
         self.at = self.at + PERIOD * self.velocity
         self.written.append(action.copy())
+        self.times.append(self.clock.now())
         return Executed(action)
 
     def stop(self):
@@ -157,6 +159,19 @@ def test_nothing_jumps_where_stages_change_and_a_rate_is_held_throughout(session
         else:
             changes = [steps[mark] for mark in marks if mark < len(steps)]
             assert max(changes) <= 2.0 * PERIOD / LIMITS["blend_in_s"] + 1e-6
+
+
+@pytest.mark.parametrize("loop_hz", [None, 100.0])
+@pytest.mark.parametrize("ending", [None, Ending.SUCCESS])
+def test_stages_write_a_period_apart_also_where_they_change(session, loop_hz, ending):
+    """A pose's last write and the policy's first came at once: a robot that makes a step at each made two."""
+    pilot = SimpleNamespace(
+        reset=lambda: None, request=lambda standing: Request(end=ending if len(hand.times) > 60 else None)
+    )
+    run, hand, _ = run_of(session, pilot=pilot, loop_hz=loop_hz)
+    with run:
+        run.episode(seed=0, max_steps=20)
+    assert np.diff(hand.times) == pytest.approx(1.0 / (loop_hz or 25.0))
 
 
 def fast(hand, change, count):

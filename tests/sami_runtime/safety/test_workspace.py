@@ -311,3 +311,12 @@ def test_a_workspace_that_cannot_be_kept_is_refused(make, limits, message):
     with pytest.raises(SamiError) as caught:
         SafetyGate(None, make.contract_of(make.recurrent()), Limits(**limits))
     assert message in str(caught.value)
+
+
+def test_a_long_pause_stores_no_more_writes_than_a_position_may_be_late(gate):
+    """Each tick of a pause was stored: after ten minutes at 1 kHz, the first look took a quarter of a second."""
+    armed, period = gate(**LIMITS, max_age_s=0.1, period=0.001), 0.001
+    step(armed, (0.0, 0.0), (1.0, 0.0), 0.0)
+    for tick in range(1, 1001):
+        armed.write(armed.rest(tick * period))
+    assert len(armed._episode.workspace._commands) == pytest.approx(0.1 / period, abs=2)

@@ -138,7 +138,7 @@ def test_late_joints_that_brake_slowly_stay_within_their_ends_under_random_comma
 
 @pytest.mark.parametrize("late", [60, 100])
 def test_at_1_khz_all_commands_since_late_joints_count(make, late):
-    """The gate stored 64, and stopped a loop with joints 100 ms ago."""
+    """The gate stored 64, and stopped a loop with joints 100 ms ago; of a pause, it stored all."""
     joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
     speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
     action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
@@ -148,7 +148,8 @@ def test_at_1_khz_all_commands_since_late_joints_count(make, late):
     adapter.observation = contract.observation
     adapter.reset()
     settings = BodySettings.of({**table, "position": {"low": -1.0, "high": 1.0}})
-    gate, way, zero = BodyGate(adapter, contract, Limits(max_age_s=0.2), settings=settings), [0.0], np.zeros(1)
+    gate = BodyGate(adapter, contract, Limits(max_age_s=0.2, rest=0.0), settings=settings)
+    way, zero = [0.0], np.zeros(1)
     gate.begin(0.001)
     for tick in range(1200):
         now, measured = tick / 1000, max(0, tick - late)
@@ -160,6 +161,9 @@ def test_at_1_khz_all_commands_since_late_joints_count(make, late):
             ruling = gate.stand(now)
         way.append(way[-1] + float(gate.write(ruling).action[0]) / 1000)
     assert 0.99 < max(way) <= 1.0 + 1e-4
+    for tick in range(1200, 2400):
+        gate.write(gate.rest(tick / 1000))
+    assert len(gate._commands) == pytest.approx(200, abs=2)
 
 
 def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):
