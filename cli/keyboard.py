@@ -222,10 +222,13 @@ class Keyboard:
         while True:
             wait = 0.5 if wait_s is None else min(0.5, max(0.0, until - time.monotonic()))
             for key in self._terminal.pressed(wait):
-                if key == "enter" or ENDINGS.get(key) == "stop":  # which keeps a verdict given before
-                    return ending, key == "enter"
+                if key == "enter":
+                    return ending, True
                 if key in ENDINGS:
-                    ending = Ending(ENDINGS[key])
+                    pressed = Ending(ENDINGS[key])
+                    if pressed is Ending.STOP:
+                        return ending, False  # a verdict given before stays
+                    ending = pressed
                     if ending is Ending.REDO:
                         return ending, True
             if wait_s is not None and time.monotonic() >= until:

@@ -7,7 +7,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable
-from inspect import Parameter, isfunction, signature
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from sami_runtime.user_code import module_of
 
 PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
 """The top-level packages of this project."""
-VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-"""Kinds of parameters, `*arguments` and `**keywords`, that take any number of values."""
 _INSTALLED = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -35,16 +33,21 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         callables = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        names = [key for key, value in callables if getattr(value, "__module__", None) == module.__name__]
+        callables = [entry for entry in callables if getattr(entry[1], "__module__", None) == module.__name__]
         if kind == "emergency stop":  # called without arguments, unlike the adapters beside it
-            names = [key for key in names if isfunction(value := getattr(module, key)) and _needs_nothing(value)]
+            callables = [entry for entry in callables if isfunction(entry[1]) and _needs_nothing(entry[1])]
+        names = [key for key, _ in callables]
         raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it; e.g. {example}.")
     return factory
 
 
 def _needs_nothing(function: Callable[..., Any]) -> bool:
     """Whether a function can be called without arguments."""
-    return all(of.default is not of.empty or of.kind in VARIABLE for of in signature(function).parameters.values())
+    try:
+        signature(function).bind()
+    except TypeError:
+        return False
+    return True
 
 
 def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signature: str = "", **keywords: Any) -> Any:

@@ -33,6 +33,11 @@ def drop_before(commands: Commands, stamp: float) -> None:
         commands.popleft()
 
 
+def longest_age(limits: Limits, contract: Contract) -> float:
+    """Return the age [s] beyond which no observation is accepted, so that older commands do not count any more."""
+    return max(limits.max_age(contract).values()) * (1 + ROUNDING)
+
+
 def way_since(commands: Commands, since: Float64 | float, now: float, period: float = 1.0) -> Float64 | float:
     """Return how far commands have led, (M,), in units of a command times the period [s]."""
     way: Float64 | float = 0.0
@@ -66,7 +71,7 @@ class Workspace:
         self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz
-        self._longest_age = max(limits.max_age(contract).values()) * (1 + ROUNDING)
+        self._longest_age = longest_age(limits, contract)
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))

@@ -16,9 +16,8 @@ from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array, StiffTargets, extremes
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.limiter import Commands, Shaped, drop_before
+from sami_runtime.safety.limiter import Commands, Shaped, drop_before, longest_age
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import ROUNDING
 from sami_runtime.signals import Signal, finite_numbers
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
@@ -93,7 +92,7 @@ class BodyGate(SafetyGate):
         """Limit the actions of this model from now on."""
         self._at, self._scale, self._offset = self._layout(contract)
         self._start = self._envelope(contract)
-        self._longest_age = max(self.limits.max_age(contract).values()) * (1 + ROUNDING)
+        self._longest_age = longest_age(self.limits, contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation is rejected, or None; see `SafetyGate`. The joints' numbers must be finite."""

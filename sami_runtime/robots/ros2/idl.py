@@ -1,23 +1,12 @@
-"""ROS 2's message types for DDS: the names and the order of fields are ROS's, which decide the bytes.
-
-An octet is a `byte`, never a `uint8`: Cyclone DDS 0.10, of ROS 2 up to Kilted and of Unitree's robots, knows no type of
-that kind and dies of SIGSEGV when cyclonedds 11 describes one to it.
-"""
+"""ROS 2's message types for DDS."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cyclonedds.idl import make_idl_struct
-from cyclonedds.idl.annotations import final
 from cyclonedds.idl.types import byte, float64, int32, sequence, uint32
 
-
-def message_type(ros: str, /, **fields: Any) -> Any:
-    """Return the class of a message, by its name in ROS (`std_msgs/Header`) and the types of its fields, in order."""
-    package, name = ros.split("/")
-    return final(make_idl_struct(name, f"{package}.msg.dds_.{name}_", fields))
-
+from sami_runtime.robots.kit.dds_message import message_type
 
 Doubles = sequence[float64]
 Time = message_type("builtin_interfaces/Time", sec=int32, nanosec=uint32)

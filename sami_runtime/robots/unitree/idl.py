@@ -1,6 +1,4 @@
-"""A Go2's message types for DDS: the names and the order of fields are Unitree's, which decide the bytes.
-
-An octet is a `byte`, never a `uint8`, of which the robot's Cyclone DDS 0.10 dies: `sami_runtime/robots/ros2/idl.py`.
+"""A Go2's message types for DDS; see `sami_runtime.robots.kit.dds_message`.
 
 Without postponed annotations: cyclonedds reads them when a class is made.
 """
@@ -12,7 +10,7 @@ from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import final
 from cyclonedds.idl.types import array, byte, float32, int16, int32, int64, sequence, uint16, uint32
 
-from sami_runtime.robots.ros2.idl import message_type
+from sami_runtime.robots.kit.dds_message import message_type
 from sami_runtime.robots.unitree.messages import SLOTS, Go2Reading
 
 MotorCmd = message_type(
