@@ -84,13 +84,18 @@ _running: list[Watchdog] = []
 _claim = threading.Lock()  # held while an adapter takes watchdogs for its robot
 
 
+class WatchdogConflictError(AdapterError):
+    """Every watchdog that an adapter could instruct stops the robot of another one."""
+
+
 def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
     """Send an adapter's instruction to the running watchdogs that expect it and do not stop another adapter's robot.
 
     Arguments as of `Watchdog.instruct`; until `release_watchdogs(adapter)`, they stop the robot of this one alone.
 
     Raises:
-        AdapterError: All that expect it stop another adapter's robot; or as of `Watchdog.instruct`.
+        WatchdogConflictError: All that expect it stop another adapter's robot.
+        AdapterError: As of `Watchdog.instruct`.
     """
     with _claim:
         expecting = [watchdog for watchdog in list(_running) if kind in watchdog._expected]
@@ -98,7 +103,7 @@ def instruct_watchdogs(adapter: object, kind: str, document: dict[str, Any], des
         for watchdog in free:
             watchdog._instructors[kind] = adapter
     if expecting and not free:
-        raise AdapterError(
+        raise WatchdogConflictError(
             "each watchdog of this process stops another adapter's robot. Close that adapter; or, for two robots in a "
             "process, start the second watchdog after the first adapter has connected."
         )
@@ -252,7 +257,7 @@ class Watchdog:
             self._instructions += 1
             message = json.dumps([self._instructions, kind, document]).encode()
             if refusal := _answer(self._line, message, descriptors, self._instructions):
-                raise AdapterError(refusal)
+                raise AdapterError(f"the watchdog cannot stop the robot: {refusal}")
         self._waits.discard(kind)
 
     def begin(self) -> None:

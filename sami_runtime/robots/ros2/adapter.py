@@ -33,7 +33,7 @@ from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_si
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
-from sami_runtime.safety.watchdog import beat_watchdogs, release_watchdogs
+from sami_runtime.safety.watchdog import WatchdogConflictError, beat_watchdogs, release_watchdogs
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -105,7 +105,7 @@ class Ros2Adapter:
             faults = [*self._silent_topics(deadline), *missing_subscribers(self._node, commands, deadline)]
             sent_topics = [(topic, kind.ros, qos) for topic, (kind, qos) in commands.items()]
             while (rivals := self._doubled(sent_topics)) and time.monotonic() < deadline:
-                with suppress(AdapterError):  # the watchdog of another adapter stays as it is
+                with suppress(WatchdogConflictError):  # the watchdog of another adapter stays as it is
                     arm_watchdog(self, settings, None)  # it may be the publisher, for an adapter that is closed
                 time.sleep(POLL_S)
             refuse([*faults, *self._doubled(self._observed_topics), *rivals], "sent")

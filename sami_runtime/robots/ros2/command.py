@@ -157,14 +157,11 @@ def arm_watchdog(adapter: object, settings: RosSettings, last: Numbers | None) -
     """Pass the last message, which stops the robot, to this process's watchdogs; wait until they can send it.
 
     Raises:
-        AdapterError: A watchdog cannot send it, or stops the robot of another adapter.
+        WatchdogConflictError, AdapterError: As of `instruct_watchdogs`.
     """
     document: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
     document |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
-    try:
-        instruct_watchdogs(adapter, KIND, document)
-    except AdapterError as error:
-        raise AdapterError(f"the watchdog cannot reach {settings.command.topic}: {error}") from error
+    instruct_watchdogs(adapter, KIND, document)
 
 
 class LastStand:

@@ -21,8 +21,8 @@ from sami_runtime.robots.unitree.link import POLL_S, MotorLink, mode_of, release
 from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
-from sami_runtime.robots.unitree.stop import arm_watchdog
-from sami_runtime.safety.watchdog import release_watchdogs
+from sami_runtime.robots.unitree.stop import KIND
+from sami_runtime.safety.watchdog import instruct_watchdogs, release_watchdogs
 
 STANDING_S = 1.0
 """Time [s] for which a robot that stood up keeps standing if no loop reads."""
@@ -79,7 +79,8 @@ class UnitreeAdapter:
         try:
             self._require_robot()
             refuse([*self._conflicts(), *([RIVAL] if self._link.has_rival else [])], "sent")
-            arm_watchdog(self, settings)
+            keys = {"domain", "network", "hz", "damp_kd", "heard_s"}
+            instruct_watchdogs(self, KIND, settings.model_dump(include=keys))
         except BaseException:
             self.close()
             raise

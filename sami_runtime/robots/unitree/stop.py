@@ -7,25 +7,10 @@ from typing import Any
 
 from sami_runtime.errors import AdapterError
 from sami_runtime.robots.unitree.link import POLL_S, MotorLink
-from sami_runtime.robots.unitree.settings import UnitreeSettings
-from sami_runtime.safety.watchdog import instruct_watchdogs
 from sami_runtime.safety.watchdog_process import take_instructions
 
 KIND = "unitree"
 """Name by which the adapter addresses its emergency stop in a watchdog's process."""
-
-
-def arm_watchdog(adapter: object, settings: UnitreeSettings) -> None:
-    """Tell this process's watchdogs to connect to the robot, and wait until they have connected.
-
-    Raises:
-        AdapterError: A watchdog cannot connect, or stops the robot of another adapter.
-    """
-    try:
-        keys = {"domain", "network", "hz", "damp_kd", "heard_s"}
-        instruct_watchdogs(adapter, KIND, settings.model_dump(include=keys))
-    except AdapterError as error:
-        raise AdapterError(f"the watchdog cannot reach the robot: {error}") from error
 
 
 class EmergencyDamping:

@@ -1,6 +1,7 @@
 """Two adapters of one robot: the second one is refused, and takes nothing from the first."""
 
 import os
+import signal
 import threading
 import time
 from contextlib import closing
@@ -13,6 +14,7 @@ from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.messages import JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
+from sami_runtime.safety.watchdog import release_watchdogs
 from sami_runtime.signals import Signal
 from tests.making.ros2 import LOOPBACK
 
@@ -77,3 +79,12 @@ def test_a_second_adapter_of_a_process_is_refused_and_leaves_the_watchdog_of_the
         assert robot[0] == [0.0, 0.0, 0.0]
         dog.rearm()
         dog.end()
+
+
+def test_a_watchdog_that_died_is_reported_at_once_also_beside_another_publisher(robot):
+    """The error was suppressed for as long as the other publisher stayed: to the end of heard_s."""
+    with Watchdog("sami_runtime.robots.ros2:emergency_stop", 60.0) as dog, closing(connect(heard_s=30.0)) as first:
+        release_watchdogs(first)  # as after its close, but it still publishes
+        os.kill(dog.pid, signal.SIGKILL)
+        with pytest.raises(AdapterError, match="the watchdog cannot stop the robot: its process"):
+            connect(heard_s=30.0)
