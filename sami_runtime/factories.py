@@ -7,7 +7,6 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable
-from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,18 @@ def import_from_folder_of(path: Path) -> None:
         sys.path.insert(0, folder)
 
 
-def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
-    """Return the callable that `name`, MODULE:FACTORY, names; arguments and errors as of `user_code.load_named`."""
+def load_factory(name: str, kind: str, example: str, fits: Callable[[Any], bool] = callable) -> Callable[..., Any]:
+    """Return the callable that `name`, MODULE:FACTORY, names; an error suggests those that `fits` accepts.
+
+    Other arguments and errors as of `user_code.load_named`.
+    """
     module, factory_name = module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
-        callables = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        callables = [entry for entry in callables if getattr(entry[1], "__module__", None) == module.__name__]
-        if kind == "emergency stop":  # called without arguments, unlike the adapters beside it
-            callables = [entry for entry in callables if isfunction(entry[1]) and _needs_nothing(entry[1])]
-        names = [key for key, _ in callables]
+        public = [(key, value) for key, value in vars(module).items() if not key.startswith("_") and fits(value)]
+        names = [key for key, value in public if getattr(value, "__module__", None) == module.__name__]
         raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it; e.g. {example}.")
     return factory
-
-
-def _needs_nothing(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called without arguments."""
-    try:
-        signature(function).bind()
-    except TypeError:
-        return False
-    return True
 
 
 def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signature: str = "", **keywords: Any) -> Any:

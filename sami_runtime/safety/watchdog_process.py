@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import isfunction, signature
 from typing import Any
 
 from sami_runtime.errors import SamiError
@@ -139,13 +140,21 @@ def build_stop(name: str) -> Callable[[], object]:
         SamiError: The factory cannot be found, failed, or returned something that cannot be called.
     """
     example = "my_arm:emergency_stop for emergency_stop() in my_arm.py"
-    stop = call_factory(name, load_factory(name, "emergency stop", example))
+    stop = call_factory(name, load_factory(name, "emergency stop", example, _needs_nothing))
     if not callable(stop):
         raise SamiError(
             f"{name}() returned {stop!r}, which cannot be called. It connects to the robot and returns a function "
             "that stops it; see docs/reference/watchdog.md."
         )
     return stop
+
+
+def _needs_nothing(value: Any) -> bool:
+    """Whether a value is a function that can be called without arguments, unlike the adapters beside it."""
+    with suppress(TypeError):
+        signature(value).bind()
+        return isfunction(value)
+    return False
 
 
 class Watcher:
