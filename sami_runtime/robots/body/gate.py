@@ -22,8 +22,6 @@ from sami_runtime.signals import Signal, finite_numbers
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
 """Unit of a joint's velocity, by the unit of its position."""
-PERIODS = 2.0
-"""Longest time of one step of the command after a pause [periods of the loop]."""
 
 
 class BodyGate(SafetyGate):
@@ -107,8 +105,9 @@ class BodyGate(SafetyGate):
         stamp = None if now is None else min(now, observation.measured(self._positions))
         drop_before(self._commands, math.inf if stamp is None else stamp)
         joints[1:] = [joints[1] / self._slower] if len(joints) > 1 else [np.zeros(count)]
-        if stamp is None or stamp != self._stamp or not np.array_equal(joints, self._joints or ()):
-            self._joints, self._state, self._stamp, self._state_at = joints, (joints[0], joints[1]), stamp, stamp
+        if stamp is None or not np.array_equal(joints, self._joints or ()):  # equal: a slow sensor, or a stuck one
+            self._joints, self._state, self._state_at = joints, (joints[0], joints[1]), stamp
+        self._stamp = stamp
         return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
@@ -134,7 +133,7 @@ class BodyGate(SafetyGate):
         elapsed = self._period + max(0.0, now - stamp)
         if isinstance(self.body.drive, StiffTargets):  # joints at the last command, not at the measured positions
             passed = self._period if self._ruled_at is None else now - self._ruled_at
-            elapsed = min(max(passed, 1e-9), PERIODS * self._period)
+            elapsed = min(max(passed, 1e-9), self._period)  # the robot makes a step in one period, however late it is
         self._ruled_at = self._state_at = now
         target = self._offset + self._scale * shaped.action[self._at].astype(np.float64)
         verdict = self.body.limit(target, *self._state, elapsed)

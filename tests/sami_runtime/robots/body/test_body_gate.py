@@ -54,6 +54,31 @@ def run_of(session, clock, settings, **changes):
     return Run(session, Joints(clock, session.contract), clock, gate=partial(BodyGate, settings=settings), **changes)
 
 
+@pytest.fixture
+def elbow(make):
+    """A function that makes the begun gate of one joint from -1 to 1 rad, and the time of a period."""
+
+    def begin(command, limits=None, period=None, **table):
+        joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
+        speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
+        action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
+        contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
+        table |= {"command": command, "joints": ["elbow"], "positions": "joints", "velocities": "speeds"}
+        adapter = FakeAdapter(axes=1, limit=100.0)
+        adapter.observation = contract.observation
+        adapter.reset()
+        settings = BodySettings.of({"position": {"low": -1.0, "high": 1.0}, **table})
+        gate, period = BodyGate(adapter, contract, limits, settings=settings), period or 1.0 / contract.rate_hz
+        gate.begin(period)
+        return gate, period
+
+    return begin
+
+
+def of_elbow(place, speed, stamp):
+    return Observation({"joints": np.float32([place]), "speeds": np.float32([speed])}, stamp)
+
+
 def test_no_step_that_reaches_the_robot_is_faster_and_the_log_says_why(session, tmp_path):
     clock, records = ManualClock(), []
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log, run_of(session, clock, settings_of(session.contract)) as run:
@@ -75,24 +100,13 @@ def test_no_step_that_reaches_the_robot_is_faster_and_the_log_says_why(session, 
 
 @pytest.mark.parametrize("late", [0, 1, 3])
 @pytest.mark.parametrize("acceleration", [None, 20.0])
-def test_late_joints_do_not_lead_commanded_velocities_beyond_an_end(make, late, acceleration):
+def test_late_joints_do_not_lead_commanded_velocities_beyond_an_end(elbow, late, acceleration):
     """The commands since the measurement count: three periods of latency led 0.18 rad beyond."""
-    joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
-    speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
-    action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
-    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
-    table = {"command": "joint_velocities", "joints": ["elbow"], "positions": "joints", "velocities": "speeds"}
-    table |= {"position": {"low": -1.0, "high": 1.0}} | ({"acceleration": acceleration} if acceleration else {})
-    adapter = FakeAdapter(axes=1, limit=100.0)
-    adapter.observation = contract.observation
-    adapter.reset()
-    gate, period = BodyGate(adapter, contract, settings=BodySettings.of(table)), 1.0 / contract.rate_hz
-    gate.begin(period)
+    gate, period = elbow("joint_velocities", **({"acceleration": acceleration} if acceleration else {}))
     way, speed = [(0.0, 0.0)], 0.0
     for tick in range(60):
         measured = max(0, tick - late)
-        values = {name: np.float32([number]) for name, number in zip(("joints", "speeds"), way[measured], strict=True)}
-        assert gate.fault(Observation(values, measured * period), tick * period) is None
+        assert gate.fault(of_elbow(*way[measured], measured * period), tick * period) is None
         command = float(gate.write(gate.propose(np.float32([3.0]), tick * period)).action[0])
         most = np.inf if acceleration is None else acceleration * period
         speed += np.clip(command - speed, -most, most)
@@ -137,25 +151,14 @@ def test_late_joints_that_brake_slowly_stay_within_their_ends_under_random_comma
 
 
 @pytest.mark.parametrize("late", [60, 100])
-def test_at_1_khz_all_commands_since_late_joints_count(make, late):
+def test_at_1_khz_all_commands_since_late_joints_count(elbow, late):
     """The gate stored 64, and stopped a loop with joints 100 ms ago; of a pause, it stored all."""
-    joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
-    speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
-    action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
-    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
-    table = {"command": "joint_velocities", "joints": ["elbow"], "positions": "joints", "velocities": "speeds"}
-    adapter = FakeAdapter(axes=1, limit=100.0)
-    adapter.observation = contract.observation
-    adapter.reset()
-    settings = BodySettings.of({**table, "position": {"low": -1.0, "high": 1.0}})
-    gate = BodyGate(adapter, contract, Limits(max_age_s=0.2, rest=0.0), settings=settings)
-    way, zero = [0.0], np.zeros(1)
-    gate.begin(0.001)
+    gate, _ = elbow("joint_velocities", Limits(max_age_s=0.2, rest=0.0), 0.001)
+    way = [0.0]
     for tick in range(1200):
         now, measured = tick / 1000, max(0, tick - late)
         if tick % 40 == 0:
-            values = {"joints": np.float32([way[measured]]), "speeds": zero}
-            assert gate.fault(Observation(values, measured / 1000), now) is None
+            assert gate.fault(of_elbow(way[measured], 0.0, measured / 1000), now) is None
             ruling = gate.propose(np.float32([3.0]), now)
         else:
             ruling = gate.stand(now)
@@ -164,6 +167,31 @@ def test_at_1_khz_all_commands_since_late_joints_count(make, late):
     for tick in range(1200, 2400):
         gate.write(gate.rest(tick / 1000))
     assert len(gate._commands) == pytest.approx(200, abs=2)
+
+
+def test_a_stuck_sensor_of_joints_does_not_lead_beyond_an_end(elbow):
+    """Each repetition with a new stamp counted as a measurement, and the joint moved on for ever."""
+    gate, period = elbow("joint_velocities")
+    way = [0.0]
+    for tick in range(60):
+        assert gate.fault(of_elbow(way[min(tick, 4)], 0.0, tick * period), tick * period) is None
+        way.append(way[-1] + period * float(gate.write(gate.propose(np.float32([3.0]), tick * period)).action[0]))
+    assert max(way) == pytest.approx(1.0, abs=1e-4)
+    gate.fault(of_elbow(0.9, 0.0, 60 * period), 60 * period)
+    assert gate.propose(np.float32([3.0]), 60 * period).action[0] == pytest.approx(0.1 / period)
+
+
+def test_the_step_after_a_late_tick_is_no_longer_than_others(elbow):
+    """It was twice as long, and a robot makes each step in one period: at twice the allowed speed."""
+    gate, period = elbow("joint_positions", velocity={"most": 2.0})
+    place, now = 0.0, 0.0
+    for late in (1.0, 3.0, 1.0, 0.5):
+        assert gate.fault(of_elbow(place, 0.0, now), now) is None
+        step = float(gate.write(gate.propose(np.float32([0.9]), now)).action[0]) - place
+        assert step == pytest.approx(2.0 * period, abs=1e-6)
+        place, now = place + step, now + late * period
+    assert gate.fault(of_elbow(place, 0.0, now), now) is None
+    assert gate.propose(np.float32([0.9]), now).action[0] - place == pytest.approx(period, abs=1e-6)
 
 
 def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):
