@@ -76,6 +76,10 @@ class Reason(NamedTuple):
         return f"{self.value:.4g} {self.unit} was asked for, allowed are {self.low:.4g} to {self.high:.4g}"
 
 
+Change = tuple[str, Reason, Then]
+"""Name, reason and consequence of a limit that changed a command."""
+
+
 @dataclass(frozen=True)
 class PointSpeed:
     """Limits the speed of a point of the robot, as predicted for the end of the period."""
@@ -275,26 +279,8 @@ class BodyLimits:
         return np.array([now, *[by_hand(self.geometry.jacobian(pose, self._hand)) for pose in poses]])
 
     def _ruled(self, target: Array, state: BodyState, ends: tuple[Array, Array], hands: Array | None) -> BodyRuling:
-        changes, intervals = list[tuple[str, Reason, Then]](), list[Interval]()
-        allowed, between = target, state._replace(positions=ends[0], velocities=ends[1])
-        for rule, of_joint in self._joint_rules:
-            low, high = rule.interval(between, self.drive)  # type: ignore[arg-type]  # torque: of soft targets only
-            intervals.append((low, high))
-            before = allowed if hands is None else hands @ allowed
-            after = bounded(before, low, high)
-            if after.tobytes() == before.tobytes():
-                continue
-            beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
-            if 1 not in beyond.tobytes():
-                continue
-            if hands is None:
-                allowed = np.where(beyond, after, before)
-            else:
-                allowed = allowed * float(np.min(after[beyond] / before[beyond]))
-                before, beyond = before[abs(after - before).argmax(0), np.arange(len(low))], np.array(beyond.any(0))
-            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
-            for at in np.flatnonzero(beyond).tolist():
-                changes.append((of_joint[at], Reason(*spans[at], self._unit), rule.then))
+        between = state._replace(positions=ends[0], velocities=ends[1])
+        allowed, intervals, changes = self._by_joints(target, between, hands)
 
         def stand() -> Array:
             standing = self.drive.standing(state) if hands is None else np.zeros(3)
@@ -314,12 +300,37 @@ class BodyLimits:
         names, reasons, _ = zip(*changes, strict=True) if changes else ((), (), ())
         return BodyRuling(allowed, names, reasons, stop)
 
+    def _by_joints(
+        self, allowed: Array, state: BodyState, hands: Array | None
+    ) -> tuple[Array, list[Interval], list[Change]]:
+        """Return a command within the limits of the joints, the interval of each limit, and the changes."""
+        changes, intervals = list[Change](), list[Interval]()
+        for rule, of_joint in self._joint_rules:
+            low, high = rule.interval(state, self.drive)  # type: ignore[arg-type]  # torque: of soft targets only
+            intervals.append((low, high))
+            before = allowed if hands is None else hands @ allowed
+            after = bounded(before, low, high)
+            if after.tobytes() == before.tobytes():
+                continue
+            beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
+            if 1 not in beyond.tobytes():
+                continue
+            if hands is None:
+                allowed = np.where(beyond, after, before)
+            else:
+                allowed = allowed * float(np.min(after[beyond] / before[beyond]))
+                before, beyond = before[abs(after - before).argmax(0), np.arange(len(low))], np.array(beyond.any(0))
+            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
+            for at in np.flatnonzero(beyond).tolist():
+                changes.append((of_joint[at], Reason(*spans[at], self._unit), rule.then))
+        return allowed, intervals, changes
+
     def _by_geometry(
         self,
         allowed: Array,
         stand: Callable[[], Array],
         poses: list[tuple[BodyState, Array | None]],
-        changes: list[tuple[str, Reason, Then]],
+        changes: list[Change],
     ) -> Array:
         """Return a command, scaled back towards standing still as far as the limits of points and shapes require."""
         geometry = self.geometry
