@@ -380,7 +380,10 @@ class SafetyGate:
             action = fallback_action(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
             return self._stop(f"fallback: {error}; it had taken over because of {reason.rstrip('.')}", now)
-        return self._drive(action, now)._replace(fallback=True)
+        ruling = self._drive(action, now)._replace(fallback=True)
+        if isinstance(self.limits.rest, str):  # what was measured last is from before the fallback
+            self._episode.rest.value = ruling.action
+        return ruling
 
     def _drive(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) that a person, a pause or the fallback chose."""

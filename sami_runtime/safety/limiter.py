@@ -126,13 +126,19 @@ class Workspace:
     def _slow(self, way: Float64) -> Float64:
         """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).
 
-        A distance is in units of the action times one period. An action a falls by the rate's change c in each of
-        n = ceil(a / c) periods, and so covers a + (a - c) + ... = n a - c n (n - 1) / 2.
+        A distance is in units of the action times one period.
         """
         braked = np.isfinite(self._change) & np.isfinite(way)
-        change, rest = np.where(braked, self._change, 1.0), np.where(braked, way, 0.0)
-        periods = np.maximum(np.ceil((np.sqrt(1 + 8 * rest / change) - 1) / 2), 1)
-        return np.where(braked, rest / periods + change * (periods - 1) / 2, way)
+        return np.where(braked, longest_step(np.where(braked, way, 0.0), np.where(braked, self._change, 1.0)), way)
+
+
+def longest_step(way: Float64, change: Float64) -> Float64:
+    """Return the longest steps from which one can stop within distances `way`, if each is shorter by `change`.
+
+    A step s and the n = ceil(s / c) - 1 shorter ones cover s + (s - c) + ... together. If c is 0, a step goes anywhere.
+    """
+    steps = np.maximum(np.ceil((np.sqrt(1 + 8 * way / np.where(change > 0.0, change, np.inf)) - 1) / 2), 1)
+    return way / steps + change * (steps - 1) / 2
 
 
 def _place(contract: Contract, element: str) -> tuple[str, int]:
@@ -285,8 +291,8 @@ class Rate:
 class Acceleration:
     """Limits how fast an action's rate changes, and keeps the rate low enough to stop at the target.
 
-    The largest speed v from which it can stop, v^2 / (2 a) + v dt / 2 = |way|, prevents overshoot of a constant target
-    if dt is constant; if dt varies, the overshoot is small.
+    A step is no longer than `longest_step`, so that it does not overshoot a constant target if dt is constant; if dt
+    varies, the overshoot is small.
 
     Args:
         acceleration: (A,) [unit/s^2]; infinite for elements without a limit.
@@ -299,8 +305,7 @@ class Acceleration:
     def limit(self, step: Float64, move: Move) -> Float64:
         """Return the part of a step (A,) that it allows; bit-equal to the step where it allows all of it."""
         change = self._acceleration * move.elapsed
-        brake = np.sqrt((change / 2) ** 2 + 2 * self._acceleration * np.abs(move.way)) - change / 2
-        longest = brake * move.elapsed
+        longest = longest_step(np.abs(move.way), change * move.elapsed)
         slowest, fastest = (move.speed - change) * move.elapsed, (move.speed + change) * move.elapsed
         return np.where(self._limited, step.clip(-longest, longest).clip(slowest, fastest), step)
 

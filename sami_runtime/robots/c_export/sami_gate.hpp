@@ -276,6 +276,7 @@ class Gate {
         return stop({Kind::fallback, -1, 0.0, 0.0});
       drive(proposal);
       ruling_.fallback = true;
+      if (limits_.rest_signal >= 0) rest_ = ruling_.action;  // what was measured last is from before the fallback
       return ruling_;
     }
     if (!rest_known()) return standing();
@@ -646,8 +647,7 @@ class Gate {
   double eased(size_t i, double way, double passed) const {
     if (!(limits_.acceleration[i] < kUnlimited)) return way;
     const double change = limits_.acceleration[i] * passed, speed = speed_at(i);
-    const double brake = std::sqrt((change / 2) * (change / 2) + 2 * limits_.acceleration[i] * std::abs(way)) - change / 2;
-    const double longest = brake * passed;
+    const double longest = longest_step(std::abs(way), change * passed);
     return cut(cut(way, -longest, longest), (speed - change) * passed, (speed + change) * passed);
   }
 
@@ -709,8 +709,13 @@ class Gate {
   double slow(size_t i, double way) const {
     const double change = limits_.rate[i] * limits_.period;
     if (!std::isfinite(change) || !std::isfinite(way)) return way;
-    const double periods = std::max(std::ceil((std::sqrt(1 + 8 * way / change) - 1) / 2), 1.0);
-    return way / periods + change * (periods - 1) / 2;
+    return longest_step(way, change);
+  }
+
+  // The longest step from which one can stop within a distance, if each step is shorter by `change` than the last.
+  static double longest_step(double way, double change) {
+    const double steps = change > 0 ? std::max(std::ceil((std::sqrt(1 + 8 * way / change) - 1) / 2), 1.0) : 1.0;
+    return way / steps + change * (steps - 1) / 2;
   }
 
   // Stores the action being written, from which the next step starts; returns the time since the last write [s].

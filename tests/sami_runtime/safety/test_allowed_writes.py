@@ -1,5 +1,7 @@
 """The law of writes: none is further from the one before it than rate x elapsed, whatever the adapter reports."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,19 @@ def arm(make):
         return gate
 
     return parked
+
+
+def test_a_pause_after_the_fallback_does_not_lead_back_to_the_pose_before_it(arm):
+    """The neutral action was the last position that the policy could act on: a jump of 0.9 rad, without a rate."""
+    gate, fallback = arm(0.0, 0.0, hold_ticks=0, stop_after=99), SimpleNamespace(act=lambda *_: action(0.9, -0.9))
+    drive(gate, [(0.1, 0.1)], [0.0])
+    gate.fallback = fallback
+    for tick in range(1, 5):
+        assert gate.fault(Observation({"joints": action(0.9, -0.9)}, 0.0), tick) is not None
+        gate.write(gate.hold("age: ...", tick * PERIOD))
+    np.testing.assert_array_equal(gate.write(gate.rest(5 * PERIOD)).action, action(0.9, -0.9))
+    assert gate.fault(Observation({"joints": action(0.7, 0.7)}, 6 * PERIOD), 6 * PERIOD) is None
+    np.testing.assert_array_equal(gate.write(gate.rest(6 * PERIOD)).action, action(0.7, 0.7))
 
 
 def test_no_write_is_beyond_the_rate_or_the_bounds_whatever_happens():

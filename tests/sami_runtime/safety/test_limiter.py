@@ -44,12 +44,14 @@ def test_a_clock_that_stands_still_allows_no_move(gate):
     np.testing.assert_allclose(executed[1], executed[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_proposals_at_random_times_never_break_a_limit(gate, seed):
+@pytest.mark.parametrize(("uneven", "acceleration"), [(0.5, 200.0), (0.0, 40.0)])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_proposals_at_random_times_never_break_a_limit(gate, seed, uneven, acceleration):
+    """Even ticks exceeded the acceleration by an eighth at a bound, which stopped what still braked."""
     random = np.random.default_rng(seed)
-    rate, acceleration = 5.0, 200.0
+    rate = 5.0
     armed = gate(rest=0.0, rate=rate, acceleration=acceleration)
-    times = np.cumsum(random.uniform(0.5 * PERIOD, 1.5 * PERIOD, 300))
+    times = np.cumsum(random.uniform((1 - uneven) * PERIOD, (1 + uneven) * PERIOD, 300))
     targets = random.uniform(-2, 2, (300, 2)).astype(np.float32)
     targets[random.random(300) < 0.7] = 1.0  # often the same one, so that it is reached
     executed, _ = drive(armed, targets, times)
@@ -59,7 +61,7 @@ def test_random_proposals_at_random_times_never_break_a_limit(gate, seed):
     assert (np.abs(path) <= 1.0).all()
     assert (np.abs(speed) <= rate * 1.001).all()
     jerks = np.abs(np.diff(np.vstack([np.zeros(2), speed]), axis=0)) / elapsed
-    at_a_bound = np.abs(path[1:]) == 1.0  # bounds come last: they may stop what still brakes
+    at_a_bound = (np.abs(path[1:]) == 1.0) & (uneven > 0.0)  # bounds come last: they may stop what still brakes
     assert (jerks[~at_a_bound] <= acceleration * 1.01).all()
 
 
@@ -72,7 +74,7 @@ def test_acceleration_brakes_before_the_target_instead_of_swinging_around_it(dis
         step = acceleration.limit(rate.limit(move.way, move), move)
         at, speed = at + step, step / PERIOD
         trail.append(at[0])
-    assert np.max(trail) <= distance + 2.0 * PERIOD**2 / 8 + 1e-9
+    assert np.max(trail) <= distance + 1e-9, "it overshot by an eighth of a step's change"
     assert trail[-1] == pytest.approx(distance, abs=1e-9)
     assert (np.diff(trail) >= -2.0 * PERIOD**2).all()
 
