@@ -6,6 +6,7 @@ Rows, for an action of two elements, fx and fy, and an observation of four value
 
     case   name
     limit  name of a member of sami::Limits, its numbers
+    fallback  factor f and number n: the case has a fallback, whose action is f times the first effort, and n
     begin  whether the gate began an episode
     rearm
     stand  time of a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
@@ -63,6 +64,20 @@ class Stand(NamedTuple):
     time: float
 
 
+class Spring(NamedTuple):
+    """A fallback that pushes against the first effort, and evenly along fy."""
+
+    factor: float
+    push: float
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+    def act(self, observation: Observation, now: float) -> np.ndarray:
+        """Return the action (2,)."""
+        return np.float32([np.float32(self.factor) * observation.values["effort"][0], self.push])
+
+
 class Score(NamedTuple):
     """The telemetry after a step: OOD score, and phase."""
 
@@ -115,6 +130,16 @@ def by_hand() -> Iterator[Case]:
         *ticks((0.2, 0.4), (0.2, 0.4)), *old(8, 2 * PERIOD), *ticks((0.3, 0.3), start=10 * PERIOD),
     ]  # fmt: skip
     yield "hold without rest", {"hold_ticks": 0, "stop_after": 4}, [*ticks((0.2, 0.4)), *old(5, PERIOD)]
+    falling = {"hold_ticks": 1, "stop_after": 6, "fallback": (-0.5, 0.25), "rest": 0.0}
+    falling["inside"] = {"velocity.y": {"range": [-1.0, 2.0], "then": "rest"}}
+    lost: list[Step] = [
+        *along(0.2, 0.4), *(tick._replace(stamp=-1.0) for tick in along(0.6, 0.8, 1.0, start=2 * PERIOD)),
+        *measured((0.3, 0.0, 0.0, 2.5), start=5 * PERIOD), *along(0.3, start=6 * PERIOD),
+        *(tick._replace(stamp=-1.0) for tick in along(NAN, NAN, start=7 * PERIOD)),
+    ]  # fmt: skip
+    yield "fallback", falling, lost
+    yield "fallback with a rate", {**falling, "rate": 5.0}, lost
+    yield "fallback with a measured rest", {**falling, "rest": "effort", "rate": 5.0, "blend_in_s": 0.1}, lost
     yield "back from rest", {**rate, "hold_ticks": 0}, [
         *ticks((0.2, 0.4)), *old(3, PERIOD), *ticks((0.5, 0.5), (0.5, 0.5), start=4 * PERIOD),
     ]  # fmt: skip
@@ -326,6 +351,8 @@ def _limits_at_random(generator: random.Random, number: Callable[[float, float],
     if chance() < 0.4:
         gentle = choice((1.0, 0.5, 0.1)) if "rate" in limits else 1.0
         limits["time_to_adapt"] = {"steps": generator.randrange(1, 8), "then": choice(thens), "gentle": gentle}
+    if chance() < 0.3:
+        limits |= {"fallback": (number(-1, 1), number(-1, 1)), "stop_after": limits["hold_ticks"] + 4}
     return limits
 
 
@@ -356,12 +383,14 @@ def rows(case: Case) -> Iterator[list[object]]:
     """Drive the gate through a case, and yield the rows of its rulings."""
     name, document, steps = case
     document = dict(document)
-    guards = document.pop("guards", [])
+    guards, fallback = document.pop("guards", []), document.pop("fallback", None)
     limits, robot, contract = Limits.of(document, name), FakeAdapter(axes=2, limit=ROBOT_LIMIT), contract_of()
     robot.observation = contract.observation
-    gate = SafetyGate(robot, contract, limits, guards=guards)
+    gate = SafetyGate(robot, contract, limits, guards=guards, fallback=fallback and Spring(*fallback))
     robot.reset()
     yield ["case", name.replace(",", "")]
+    if fallback:
+        yield ["fallback", *fallback]
     for member, value in resolved_limits(limits, contract, guards).items():
         yield ["limit", member, *(value if isinstance(value, list) else [value])]
     for step in ("begin", *steps):

@@ -106,6 +106,13 @@ std::vector<float> vector_at(const Row& row, size_t at) {
   return {std::stof(row.at(at)), std::stof(row.at(at + 1))};
 }
 
+// The fallback `Spring` of gate_cases.py; the context holds its factor and its push.
+bool spring(void* context, const sami::Observation<Model>& observation, double, Action& action) {
+  const std::vector<float>& numbers = *static_cast<std::vector<float>*>(context);
+  action = {numbers[0] * observation.values[0], numbers[1]};
+  return true;
+}
+
 // Writes a ruling to a robot that reports the table's executed action.
 Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector<float>& executed) {
   std::vector<float> command;
@@ -140,6 +147,7 @@ int compare(const char* table) {
   if (!file) throw std::runtime_error(std::string(table) + " cannot be read");
   std::vector<Gate> gate;  // of the current case; constructed at its first begin
   Limits limits;
+  std::vector<float> fallback;  // factor and push of the case; empty without a fallback
   sami::Ruling<Model> earlier;  // the last one of the case
   int cases = 0, ticks = 0, trips = 0, line_number = 0, differences = 0;
   double worst = 0.0;
@@ -152,13 +160,19 @@ int compare(const char* table) {
     if (row[0] == "case") {
       gate.clear();
       limits = {};
+      fallback.clear();
       earlier = {};
       name = row.at(1);
       ++cases;
     } else if (row[0] == "limit") {
       set(limits, row);
+    } else if (row[0] == "fallback") {
+      fallback = vector_at(row, 1);
     } else if (row[0] == "begin") {
-      if (gate.empty()) gate.emplace_back(limits);
+      if (gate.empty()) {
+        gate.emplace_back(limits);
+        if (!fallback.empty()) gate[0].set_fallback(spring, &fallback);
+      }
       same = gate[0].begin() == (row.at(1) == "1");
       // A ruling of an earlier episode is not written, even if this one has ruled at the same time.
       const auto is_refused = [&] {
