@@ -91,15 +91,10 @@ def pictures() -> dict[str, Callable[[], None]]:
     }
 
 
-def card(model: Path, out: Path | None = None) -> list[Path]:
-    """Write a shipped model's card and its curve, from the file itself and from its run's line in results/models.
-
-    Args:
-        model: the model file.
-        out: path of a model beside which the card is written; that of the model file if None.
-    """
+def card(model: Path) -> None:
+    """Write a shipped model's card and its curve, from the file itself and from its run's line in results/models."""
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.card import write_card
+    from sami_train.export.card import card_files
     from sami_train.studies.sweep.study import find_runs
 
     contract = read_artifact(model).contract
@@ -108,7 +103,9 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
     for run in find_runs([Path(STUDY)]):
         same = all(run.config.get(key) == training.get(key) for key in compared_keys[0])
         if same and all(run.facts.get(key) == training.get(key) for key in compared_keys[1]):
-            return write_card(run, contract, out or model)
+            for path, content in card_files(run, contract, model).items():
+                path.write_bytes(content)
+            return
     raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
 
 

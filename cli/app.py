@@ -75,7 +75,7 @@ def _version(flag: bool) -> None:
 @app.callback()
 def options(
     force: Annotated[
-        bool, typer.Option("--force", help="Replace outputs that exist; never inputs. Valid anywhere on the line.")
+        bool, typer.Option("--force", help="Replace output files, not folders or inputs. Valid anywhere on the line.")
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON only; run and drive print one line per episode.")
@@ -154,7 +154,7 @@ TEXT_ONLY = {
     *("demo", "new-adapter", "convert", "view"),
 }
 """Commands that print no JSON."""
-ANYWHERE = "--force (replace outputs that exist) and --debug are valid anywhere on the line."
+ANYWHERE = "--force (replace output files, not folders) and --debug are valid anywhere on the line."
 """The end of each command's help."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .options import FORCE, JSON, split_pair
-from .output import text_console
+from .output import print_text, text_console
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.evaluation.results import OnTask
@@ -50,7 +50,17 @@ def bars() -> Iterator[Progress]:
 
     console = text_console(error=True)
     with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
-        yield bar
+        try:
+            yield bar
+        except KeyboardInterrupt as error:
+            raise error if error.args else KeyboardInterrupt("stopped; nothing was written, start again") from None
+
+
+def phase(bar: Progress, title: str, total: int) -> TaskID:
+    """Add a progress bar for a phase of a command; where bars do not show, print its title on standard error."""
+    if bar.disable and not JSON.get():
+        print_text(f"{title} ...", error=True)
+    return bar.add_task(title, total=total)
 
 
 @contextmanager

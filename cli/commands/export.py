@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..measuring import bars
+from ..measuring import bars, phase
 from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
 from ..output import print_text
@@ -93,10 +93,8 @@ def export(
         raise typer.BadParameter("command_delay_s goes with --refit")
     if out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
-    weights = out.with_suffix(".safetensors")
-    files = (out,) if model is not None else (out, weights)
-    pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
-    for path in (*files, *pages):
+    suffixes = (".onnx", *((".safetensors",) if run else ()), *((".md", ".png") if card and run else ()))
+    for path in map(out.with_suffix, suffixes):
         require_output(path, FORCE.get(), [model] if model is not None else [], makes_folder=True)
     from sami_train.files import locked
 
@@ -118,9 +116,8 @@ def _export_model(model: Path, out: Path, look_ahead: Callable[..., Artifact]) -
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.model_file import write
 
-    artifact = read_artifact(model)
     with bars() as bar:
-        contract = write(look_ahead(artifact, bar=bar))
+        contract = write(look_ahead(read_artifact(model), bar=bar))
     print_text(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract))
 
 
@@ -134,10 +131,8 @@ def _export_run(run: Path, out: Path, settings: dict[str, Any], look_ahead: Call
     folder, probe = RunFolder.open(run), settings.get("probe", False)
     spec = environment(folder.config().env)
     with bars() as bar:
-        task = bar.add_task("measuring contexts", visible=False)
-        additions: list[Addition] = []
-        if look_ahead is not None:
-            additions.append(partial(look_ahead, bar=bar))
+        task_of = cache(partial(phase, bar, "playing episodes to measure contexts and observations"))
+        additions: list[Addition] = [] if look_ahead is None else [partial(look_ahead, bar=bar)]
         if probe:
             additions.append(lambda file: model_with_probe(file, out, spec, EPISODES, bar))
         result = export_run(
@@ -148,7 +143,7 @@ def _export_run(run: Path, out: Path, settings: dict[str, Any], look_ahead: Call
             additions=additions,
             card=settings["card"],
             untrained=FORCE.get(),
-            on_round=lambda more, total: bar.update(task, advance=more, total=total, visible=total > 0),
+            on_round=lambda more, total: bar.advance(task_of(total), more) if total else None,
         )
     contract = result.contract
     parity = f", parity with torch within 1e-5 over {contract.golden.steps} steps" if contract.golden else ""
@@ -220,10 +215,10 @@ def _look_ahead(
         origin = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
         spec = environment_of(contract, None)
-        rolled = bar.add_task("rolling out", total=episodes)
+        rolled = phase(bar, f"rolling out {episodes} episodes", episodes)
         stretches = roll_out(artifact, spec, episodes, on_round=lambda count: bar.advance(rolled, count))
         origin = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
-    fitting = bar.add_task("fitting a forward model", total=UPDATES)
+    fitting = phase(bar, f"fitting a forward model in up to {UPDATES:,} updates", UPDATES)
     forward = fit(
         stretches, contract.observation, steps, on_update=lambda count: bar.advance(fitting, count), start=start
     )

@@ -51,7 +51,7 @@ def sign(
 
     if new_key is not None:
         public = signing.new_key(new_key, owner)
-        print_text(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
+        print_text(f"wrote {new_key}, which nobody else should have, and {public}, a line of a robot's trusted keys")
     if model is None:
         if new_key is None:
             usage = "nothing to do: name a model and --key, or make a key with --new-key."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,6 @@ from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import Crippled, Task, TaskSpace
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.files import unfinished
 from sami_train.runs.record import RealisedContrast, RunRecord
 
 LEAST_LEARNED = 0.5
@@ -32,8 +32,8 @@ IMITATION = "train/action_error"
 """Metric of a student."""
 
 
-def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
-    """Write NAME.md beside the model, and NAME.png where matplotlib is installed; return the files written."""
+def card_files(run: RunRecord, contract: Contract, model: Path) -> dict[Path, bytes]:
+    """Return the card beside the model, NAME.md, and where matplotlib is installed NAME.png; nothing is written."""
     training = contract.training
     steps_per_draw = training["config"]["learning"].get("steps_per_draw", 1)
     option = by_name(str(training["env"]))
@@ -61,14 +61,13 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
         "",
     ]
-    files = [model.with_suffix(".md")]
     spec = environment(str(training["env"]))
     measure = spec.measure
     if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
         lines += [f"**These motors work in no training task: {', '.join(idle)}.** The policy always sends them 0.", ""]
-    if caption := draw_training(run, measure, model.with_suffix(".png")):
+    caption, picture = training_curve(run, measure)
+    if caption:
         lines += [f"![{caption[0].upper()}{caption[1:]}]({model.stem}.png)", ""]
-        files.append(model.with_suffix(".png"))
     if run.contrast is not None:
         lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
     if contract.lookahead is not None:
@@ -79,9 +78,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         result, title = Evaluation.from_dict(contract.evaluation), str(training["method"])
         lines += _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
     lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
-    with unfinished(files[0]) as temporary:
-        temporary.write_text("\n".join(lines), encoding="utf-8")
-    return files
+    pages = {model.with_suffix(".md"): "\n".join(lines).encode()}
+    return pages | ({model.with_suffix(".png"): picture} if caption else {})
 
 
 def _teaching(run: RunRecord) -> list[str]:
@@ -206,19 +204,19 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     return [*lines, ""]
 
 
-def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
-    """Draw what counts while exploring over minutes, or what a student learned, and return what that is.
+def training_curve(run: RunRecord, measure: Measure) -> tuple[str, bytes]:
+    """Return a caption and a PNG: the measure while exploring over minutes, or how a student learned.
 
-    Nothing is drawn where nothing was kept of it, or matplotlib is missing; then it is "".
+    Both are empty if the run has no such metrics, or matplotlib is missing.
     """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        return ""
+        return "", b""
     curves = {measure.exploring: f"{measure.name} while exploring", IMITATION: "squared difference from the teacher"}
     curve = next((key for key in curves if any(key in row for row in run.metrics)), None)
     if curve is None:
-        return ""
+        return "", b""
     rows = [row for row in run.metrics if "time/seconds" in row and curve in row]
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
@@ -234,9 +232,8 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
     axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds if curve == measure.exploring else None)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
-    with unfinished(path) as temporary:
-        figure.savefig(temporary, dpi=110, format="png")
-    return curves[curve]
+    figure.savefig(picture := io.BytesIO(), dpi=110, format="png")
+    return curves[curve], picture.getvalue()
 
 
 def _never_obeyed(space: TaskSpace, tasks: Sequence[Task]) -> tuple[str, ...]:

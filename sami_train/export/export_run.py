@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.evaluation.results import Evaluation
 from sami_train.export.atlas import least_episodes, measure, require_enough
-from sami_train.export.card import write_card
+from sami_train.export.card import card_files
 from sami_train.export.export import compose_model
-from sami_train.export.model_file import recompose
+from sami_train.export.model_file import recompose, write
 from sami_train.export.training_ranges import known_tasks, measure_ranges
 from sami_train.files import read_json, unfinished
 from sami_train.runs.folder import RunFolder
@@ -88,7 +89,7 @@ def export_run(
     tasks = len(known_tasks(facts, spec))
     if atlas_episodes is None:
         atlas_episodes = max(ATLAS_EPISODES, least_episodes(tasks))
-    total = atlas_episodes * tasks + seen_episodes
+    total = atlas_episodes * tasks * bool(agent.policy.context_size) + seen_episodes
 
     def count(rounds: int) -> None:
         if on_round is not None:
@@ -102,11 +103,13 @@ def export_run(
     for add in additions:
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
-    # Both get their names after the card is drawn, the weights last: an error leaves neither file without the other.
-    with unfinished(weights) as temporary, unfinished(out) as file:
+    pages = card_files(RunRecord.of_folder(run.path), artifact.contract, out) if card else {}
+    # The files get their names together, after all others are complete: an interruption leaves none without the others.
+    with unfinished(weights) as temporary, ExitStack() as stack:
         write_weights(temporary, agent.weights(artifact.contract.weights_sha256, targets=False))
-        file.write_bytes(artifact.model_bytes)
-        pages = write_card(RunRecord.of_folder(run.path), artifact.contract, out) if card else ()
+        for path, content in pages.items():
+            stack.enter_context(unfinished(path)).write_bytes(content)
+        write(artifact)
     return Exported(artifact.contract, weights, tuple(pages))
 
 

@@ -94,8 +94,8 @@ class RunFolder:
         if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
             if by := holder(path / LOCK):
                 raise self._busy(by)
-            hint = "resume it with --resume, or" if self.newest_checkpoint() else "please"
-            raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
+            hint = "Resume it with --resume, or choose" if self.newest_checkpoint() else "Choose"
+            raise RunError(f"{path} exists and is not empty; no run folder is replaced. {hint} another --out.")
 
     def _busy(self, by: str) -> RunError:
         return RunError(f"{self.path} is in use by {by}; wait for it to end, or stop it.")

@@ -75,7 +75,8 @@ class Progress:
         start, steps_then, updates_then = self._history[0]
         elapsed = max(now - start, 1e-9)
         speed = (steps - steps_then) / elapsed
-        remaining = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
+        is_known = speed > 0 and steps < self._total  # beyond it only updates are left
+        remaining = f"{(self._total - steps) / speed / 60:.1f} min left; " if is_known else ""
         measure = self._measure
         mean = record.mean(measure)
         text = "- (no episode has ended yet)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
@@ -92,7 +93,7 @@ class Progress:
             self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))
         elif now - self._last_line > RATE_WINDOW:
             self._last_line = now
-            line = f"{steps:,} of {self._total:,} steps; {line}"
+            line = f"{min(steps, self._total):,} of {self._total:,} steps; {line}"
             print(textwrap.fill(line, NARROW, subsequent_indent="  "), flush=True)
 
 

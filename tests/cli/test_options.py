@@ -3,7 +3,8 @@
 import pytest
 import typer
 from sami_cli.app import TEXT_ONLY, app
-from sami_cli.measuring import JobPlace, cluster_of, place_of, task_progress
+from sami_cli.measuring import JobPlace, bars, cluster_of, phase, place_of, task_progress
+from sami_cli.options import JSON
 from typer.main import get_command
 
 MODEL = "panda-satesac"
@@ -80,3 +81,12 @@ def test_a_stopped_measurement_says_that_the_same_command_continues(tmp_path):
     for keep, message in ((tmp_path / "evaluation.json", stored), (None, "stopped; nothing is stored. --out FOLDER")):
         with pytest.raises(KeyboardInterrupt, match=message), task_progress("evaluating", 2, keep):
             raise KeyboardInterrupt
+
+
+def test_long_work_without_a_terminal_names_each_phase_and_says_what_an_interruption_leaves(capsys):
+    JSON.set(False)
+    with bars() as bar:
+        phase(bar, "rolling out 600 episodes", 600)
+    with pytest.raises(KeyboardInterrupt, match="stopped; nothing was written, start again"), bars():
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "rolling out 600 episodes ...\n"

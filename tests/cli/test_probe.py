@@ -76,11 +76,10 @@ def test_export_goes_with_it_only_from_a_run(sami, panda):
 
 
 def test_the_card_tells_of_it(panda, probed):
-    from sami_train.export.card import write_card
+    from sami_train.export.card import card_files
     from sami_train.runs.record import RunRecord
 
-    (card, *_) = write_card(RunRecord.of_folder(panda.run), read_artifact(probed).contract, probed)
-    text = card.read_text()
-    assert "Probe: from step 0 on" in text
-    assert "- friction, 0.1 to 10: the context does not identify it" in text
-    assert " --set probe=true" in text
+    text, *_ = card_files(RunRecord.of_folder(panda.run), read_artifact(probed).contract, probed).values()
+    assert b"Probe: from step 0 on" in text
+    assert b"- friction, 0.1 to 10: the context does not identify it" in text
+    assert b" --set probe=true" in text

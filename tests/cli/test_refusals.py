@@ -150,7 +150,7 @@ def test_a_truncated_or_missing_agent_is_refused(sami, run_copy, contents, tmp_p
 def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, contents, small):
     before = contents(run_copy)
     message = refused(sami("train", "--steps", 700, *small(), "--out", run_copy, "-q"))
-    assert "exists and is not empty; resume it with --resume, or choose another --out." in message
+    assert "not empty; no run folder is replaced. Resume it with --resume, or choose another --out." in message
     assert "finished its 700 steps; evaluate it with: " in refused(sami("train", "--resume", run_copy))
     assert contents(run_copy) == before
 
@@ -280,7 +280,8 @@ def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_cop
     assert contents(tmp_path) == before
 
 
-def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_path):
+def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_path, monkeypatch):
+    from sami_train.export import export_run as module
     from sami_train.export.export_run import export_run
     from sami_train.runs.folder import RunFolder
 
@@ -291,4 +292,13 @@ def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_p
 
     with pytest.raises(SamiError, match="no forward model"):
         export_run(RunFolder.open(panda.run), tmp_path / "x.onnx", atlas_episodes=0, additions=[fail])
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+
+    def stop(artifact):
+        assert list(tmp_path.glob("x.png*")), "the card is complete, under another name"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        export_run(RunFolder.open(panda.run), tmp_path / "x.onnx", atlas_episodes=0)
     assert not [path for path in tmp_path.iterdir() if path.is_file()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...measuring import bars
+from ...measuring import bars, phase
 from ...model_file import environment_of
 from ...options import FORCE, Model, ModelEnvironment, require_unchanged
 from ...output import print_text
@@ -60,6 +60,6 @@ def model_with_probe(artifact: Artifact, out: Path, spec: EnvironmentSpec, episo
     """Fit a probe to a model file, and return the model file with the probe; write nothing."""
     from sami_train.studies.readout.attach import measure_probe, with_probe
 
-    task = bar.add_task("probing contexts", total=episodes)
+    task = phase(bar, f"probing the contexts of {episodes} episodes", episodes)
     readout = measure_probe(artifact, spec, episodes, on_round=lambda count: bar.advance(task, count))
     return with_probe(artifact, out, readout)

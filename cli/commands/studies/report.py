@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...measuring import bars, phase
 from ...model_file import environment_of, model_file
 from ...options import FORCE, JSON, Key, set_option, set_values
-from ...output import print_text, text_console
+from ...output import print_text
 from ...target import task_features
 
 if TYPE_CHECKING:
@@ -46,8 +48,6 @@ def report(
     override: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Write one HTML report on models and runs; measurements that --out already holds are reused."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from sami_runtime.errors import require_known
     from sami_train.machine import usable_cores
     from sami_train.studies.contexts.changed_episodes import DynamicsChange
@@ -72,19 +72,18 @@ def report(
     )
     if change is not None:
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # reports errors now rather than after minutes
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = text_console(error=True)
-    with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
-        bars: dict[str, Any] = {}
+    with bars() as bar:
+        task_of = cache(partial(phase, bar))
 
         def progress(part: str, rounds: int, count: int) -> None:
-            if rounds == 0 or part not in bars:
-                if not console.is_terminal and not JSON.get() and part not in bars:
-                    console.print(part, highlight=False)
-                bars[part] = bar.add_task(part, total=count)
-            bar.advance(bars[part], rounds)
+            if rounds == 0:
+                bar.reset(task_of(part, count))
+            bar.advance(task_of(part, count), rounds)
 
-        summary = write_report(subjects, plan, out, ["sami", *sys.argv[1:]], progress, _cost)
+        try:
+            summary = write_report(subjects, plan, out, ["sami", *sys.argv[1:]], progress, _cost)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; {out} has the finished parts, and the same command continues") from None
     if JSON.get():
         print(json.dumps(summary, indent=2))
         return

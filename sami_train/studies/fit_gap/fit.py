@@ -355,10 +355,10 @@ def summary_lines(result: FittedGap) -> list[str]:
         f"Held out: {checks['episodes']} episodes. The fit to the others (a delay of {checks['delay_periods']} "
         f"periods) explains {share:.2f} of their motion, and no profile {checks['motion_explained_without_gap']:.2f}."
     )
-    if share < 0.0:
+    if share < 0.3:
         lines.append(
-            "A negative share is worse than predicting no motion: in this log the robot does not move as the reference "
-            "does. Record an excitation (--set excite=true); if the share stays negative, use sami fit-robot."
+            "This share is low, so the numbers mean little: in this log the robot does not move as the reference does. "
+            "Record an excitation (--set excite=true, one task: --fix); if the share stays low, use sami fit-robot."
         )
     return lines
 

@@ -65,7 +65,9 @@ class Sweep:
         self.rows = [CellRow(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
-            self._look(row)
+            owner = holder(self.logs(row.cell) / "lock")
+            self._look(row, "running" if owner else "")
+            row.reason = f"runs in {owner}" if owner and row.state != "done" else ""
 
     @classmethod
     def open(cls, path: Path) -> Sweep:

@@ -169,7 +169,7 @@ def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finish
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(RunError, match="finished its 900 steps"):
         train.resume(folder, show=False)
-    with pytest.raises(RunError, match="exists and is not empty; resume it with --resume"):
+    with pytest.raises(RunError, match=r"exists and is not empty; .* Resume it with --resume"):
         train.start(resolve("fast-cpu", TINY), folder, show=False)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -223,6 +223,16 @@ def test_progress_names_no_time_left_before_it_is_known(capsys):
     progress._last_line = -1e9
     progress.update(0, 0, TaskRecord())
     assert "nan" not in capsys.readouterr().out.lower()
+
+
+def test_progress_counts_no_more_steps_than_were_asked_for(capsys):
+    progress = train.Progress(resolve("fast-cpu", TINY), 0)
+    progress.update(0, 0, TaskRecord())
+    progress._last_line = -1e9
+    progress.update(8_400, 9, TaskRecord())
+    line = capsys.readouterr().out
+    assert line.startswith("900 of 900 steps; ")
+    assert "min left" not in line
 
 
 def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(finished_run, tmp_path):

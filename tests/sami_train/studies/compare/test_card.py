@@ -8,7 +8,7 @@ import pytest
 
 from sami_runtime.model.artifact import read_artifact
 from sami_train.evaluation.results import Evaluation
-from sami_train.export.card import MOST_LISTED, write_card
+from sami_train.export.card import MOST_LISTED, card_files
 from sami_train.studies.sweep.study import find_runs
 
 REPOSITORY = Path(__file__).parents[4]
@@ -18,8 +18,8 @@ def card(name, tmp_path, **facts):
     contract = read_artifact(REPOSITORY / "models" / f"{name}.onnx").contract
     (run,) = find_runs([REPOSITORY / "results" / f"models:{name}"])
     run.facts.update(facts)
-    write_card(run, contract, tmp_path / f"{name}.onnx")
-    return (tmp_path / f"{name}.md").read_text(), Evaluation.from_dict(contract.evaluation)
+    page, *_ = card_files(run, contract, tmp_path / f"{name}.onnx").values()
+    return page.decode(), Evaluation.from_dict(contract.evaluation)
 
 
 def test_many_tasks_are_told_of_by_feature_and_each_feature_has_every_episode(tmp_path):

@@ -150,12 +150,15 @@ def test_a_cell_that_lost_its_node_goes_on_and_one_that_somebody_cancelled_does_
     assert sweep.rows[2].reason == "its job was cancelled"
 
 
-def test_cells_that_are_still_held_go_first(sweep):
+def test_cells_that_are_still_held_count_as_running_and_go_first(sweep):
     logs = sweep.logs(sweep.rows[2].cell)
     logs.mkdir(parents=True)
     engine = Scripted(1)
     with locked(logs / "lock"):
+        listed = Sweep.begin(sweep.path, GRID, EPISODES)
         sweep.run(engine, lambda: None)
+    assert states(listed) == ["waiting", "waiting", "running", "waiting"]
+    assert listed.rows[2].reason.startswith("runs in process ")
     assert engine.starts == [2, 0, 1, 3]
 
 
