@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -205,21 +206,15 @@ def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, .
 
 def _measure_sets(source: Source, spec: EnvironmentSpec, rest: list[Piece], episodes: int, cores: int) -> Measured:
     for gap, of_gap in groupby(rest, key=lambda piece: piece.gap):
-        with _stage(source, spec, episodes, cores, gap) as play:
+        stage: AbstractContextManager[tuple[Play, Any]]
+        if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
+            stage = playing_in_processes(source, spec, episodes, cores, gap)
+        else:
+            stage = playing(spec, partial(policy_of, source, spec), episodes, cores, gap)
+        with stage as (play, _):
             for piece in of_gap:
                 tasks = spec.tasks.resolve(piece.task_set)
                 yield piece, list(_measure_returns(play, piece, tasks, episodes))
-
-
-@contextmanager
-def _stage(source: Source, spec: EnvironmentSpec, episodes: int, cores: int, gap: GapProfile | None) -> Iterator[Play]:
-    """Yield the fastest way to play episodes in this environment: in processes, in a native batch, or one by one."""
-    if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
-        with playing_in_processes(source, spec, episodes, cores, gap) as play:
-            yield play
-    else:
-        with playing(spec, partial(policy_of, source, spec), episodes, cores, gap) as (play, _):
-            yield play
 
 
 def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:

@@ -13,9 +13,7 @@ from sami_train.episodes.rollout import Policy
 class RecordedPolicy:
     """A policy whose observations, actions and contexts are recorded, round by round.
 
-    Args:
-        policy: the policy that acts.
-        explore: maps its actions (n, A) to those to execute; None leaves them unchanged.
+    `explore` maps its actions (n, A) to those to execute; None leaves them unchanged.
     """
 
     def __init__(self, policy: Policy, explore: Callable[[np.ndarray], np.ndarray] | None = None) -> None:

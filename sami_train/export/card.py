@@ -109,15 +109,12 @@ def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
 
 
 def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
-    periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
+    rows = [(name, unit, *cells) for name, unit, cells in ahead.rows(contract.observation)]
     return [
         f"Lookahead: {ahead.summary()}. Its error on held-out transitions, by periods ahead, and in brackets the error "
         "if the late observation is treated as current:",
         "",
-        f"| signal | unit | {periods} |",
-        "|---" * (2 + ahead.steps) + "|",
-        *(f"| {name} | {unit} | {' | '.join(cells)} |" for name, unit, cells in ahead.rows(contract.observation)),
-        "",
+        *_table(["signal", "unit", *map(str, range(1, ahead.steps + 1))], rows),
     ]
 
 
@@ -135,35 +132,36 @@ def _options(contract: Contract) -> str:
 def _returns(result: Evaluation, title: str) -> list[str]:
     show = result.measure.show
     metrics = [metric for metric in environment(result.env).metrics if result.results[0].metrics]
-    names = "".join(f" {metric.name.replace('_', ' ')} [{metric.unit}] |" for metric in metrics)
+    names = [f"{metric.name.replace('_', ' ')} [{metric.unit}]" for metric in metrics]
     counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
-    lines = [
-        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic, {result.seed_name}. std: "
-        "deviation over these episodes; ±: standard error over starts; the paper's ±: deviation over five seeds.",
-        "",
-        f"| task set | tasks | return | std | paper |{names}",
-        "|---|---|---|---|---|" + "---|" * len(metrics),
-    ]
+    of_sets, of_tasks = list[list[str]](), list[list[str]]()
     for name in result.sets:
         cell = reported(result.env, title, name)
         published = " ± ".join(map(show, cell)) if cell else ""
         note = " drawn" if name in environment(result.env).tasks.drawn else ""
-        lines.append(
-            f"| {name} | {len(result.of(name))}{note} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
-            f"| {show(result.ret_std(name))} | {published} |"
-            + "".join(f" {result.metrics(name)[metric.name]:.{metric.digits}f} |" for metric in metrics)
-        )
-    lines += ["", f"| task set | task | episodes | return |{names}", "|---|---|---|---|" + "---|" * len(metrics)]
-    for name in result.sets:
-        rows = result.of(name)
-        for tasks, same in _listed(rows):
+        row = [name, f"{len(result.of(name))}{note}", f"{show(result.ret(name))} ± {show(result.ret_error(name))}"]
+        means = [f"{result.metrics(name)[metric.name]:.{metric.digits}f}" for metric in metrics]
+        of_sets.append([*row, show(result.ret_std(name)), published, *means])
+        for tasks, same in _listed(result.of(name)):
             returns = [value for row in same for value in row.returns]
             cells = []
             for metric in metrics:
                 values = [value for row in same for value in row.metrics[metric.name]]
-                cells.append(f" {sum(values) / len(values):.{metric.digits}f} |")
-            lines.append(f"| {name} | {tasks} | {len(returns)} | {show(sum(returns) / len(returns))} |{''.join(cells)}")
-    return [*lines, ""]
+                cells.append(f"{sum(values) / len(values):.{metric.digits}f}")
+            of_tasks.append([name, tasks, str(len(returns)), show(sum(returns) / len(returns)), *cells])
+    return [
+        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic, {result.seed_name}. std: "
+        "deviation over these episodes; ±: standard error over starts; the paper's ±: deviation over five seeds.",
+        "",
+        *_table(["task set", "tasks", "return", "std", "paper", *names], of_sets),
+        *_table(["task set", "task", "episodes", "return", *names], of_tasks),
+    ]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table, and an empty one after it."""
+    head, *lines = (f"| {' | '.join(cells)} |" for cells in (columns, *rows))
+    return [head, "|---" * len(columns) + "|", *lines, ""]
 
 
 def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
@@ -184,24 +182,24 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
 
 def _successes(result: Evaluation, title: str) -> list[str]:
     show = result.measure.show
-    paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
-    lines = [
-        f"Success, {result.results[0].episodes} episodes per task, deterministic, {result.seed_name}, the same starts "
-        f"in every task ({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
-        "",
-        "| task set | success | excluding trivial starts | paper |",
-        "|---|---|---|---|",
+    paper = {name: f"{cell.mean:.2f}" for name in result.sets if (cell := reported(result.env, title, name))}
+    of_sets = [
+        [name, f"{result.success(name):.3f}", show(result.nontrivial_success(name)), paper.get(name, "")]
+        for name in result.sets
     ]
-    for name in result.sets:
-        published = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.nontrivial_success(name))} | {published} |")
-    columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
-    lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    of_tasks = []
     for row in result.results:
         shares = [f"{share:.2f}" for share in row.shares.values()]
         numbers = [f"{row.success:.2f}", show(row.nontrivial_success, coarse=True), *shares, f"{row.steps:.1f}"]
-        lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
-    return [*lines, ""]
+        of_tasks.append([row.task_set, label(row.task), *numbers])
+    columns = ["task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps"]
+    return [
+        f"Success, {result.results[0].episodes} episodes per task, deterministic, {result.seed_name}, the same starts "
+        f"in every task ({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
+        "",
+        *_table(["task set", "success", "excluding trivial starts", "paper"], of_sets),
+        *_table(columns, of_tasks),
+    ]
 
 
 def training_curve(run: RunRecord, measure: Measure) -> tuple[str, bytes]:

@@ -27,9 +27,7 @@ class Go2Batch(Rows):
     >>> observations.shape, batch.terminated.tolist(), sorted(batch.metrics)
     ((2, 45), [False, False], ['falls', 'power', 'tracking_error', 'yaw_error'])
 
-    Args:
-        rows, tasks, threads: see `Rows`.
-        episode_steps: length of an episode; that of `GO2` if None.
+    For the arguments see `Rows`; without `episode_steps`, an episode has the length of `GO2`'s.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

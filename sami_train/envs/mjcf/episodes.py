@@ -29,13 +29,9 @@ class SingleSimulation:
 
 
 class Episodes:
-    """The episodes of n robots.
+    """The episodes of n robots, whose simulations have the state `now`.
 
-    Args:
-        robot: the TOML file and its model.
-        now: the state of the simulations.
-        simulation: returns the model and data of a row, for a reward that is a user's function.
-        rows: n.
+    `simulation` returns the model and data of a row, for a reward that is a user's function.
     """
 
     def __init__(

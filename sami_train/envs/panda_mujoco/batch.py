@@ -28,9 +28,7 @@ class PandaMujocoBatch(Rows):
     >>> observations.shape, rewards.tolist(), batch.terminated.tolist()
     ((2, 25), [-1.0, -1.0], [False, False])
 
-    Args:
-        rows, tasks, threads: see `Rows`.
-        episode_steps: length of an episode; the paper's if None.
+    For the arguments see `Rows`; without `episode_steps`, an episode has the paper's length.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

@@ -52,12 +52,9 @@ class World:
         return qpos, goal
 
     def targets(self, qpos: Array, qvel: Array, action: np.ndarray) -> Array:
-        """Return the target positions of the joints of one simulation for an action, (9,) [rad, m].
+        """Return the target positions of the joints of one simulation, (9,) [rad, m].
 
-        Args:
-            qpos: positions, (nq,).
-            qvel: velocities, (nv,).
-            action: (4,), clipped to [-1, 1].
+        They are for an action (4,), clipped to [-1, 1], at positions (nq,) and velocities (nv,).
 
         Raises:
             SamiError: the action has another shape, or is not finite.

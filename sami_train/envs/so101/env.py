@@ -33,9 +33,7 @@ class SO101Env(TaskEnv):
 
     The reward is -1 until the cube is within 2.5 cm of its goal, which terminates the episode.
 
-    Args:
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
-            `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
+    For the arguments see `TaskEnv`; a task is a dictionary such as `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
 
     Raises:
         TaskError, UnknownName, SamiError: as `TaskEnv`.

@@ -12,17 +12,7 @@ from sami_runtime.errors import UnknownName
 from sami_train.config.methods import METHODS
 from sami_train.config.schema import keys, present_key
 from sami_train.envs.measure import RETURN, Measure
-from sami_train.studies.compare.estimates import (
-    Aggregate,
-    Interval,
-    PairedTest,
-    aggregate,
-    paired_t_test,
-    probability_of_improvement,
-    share_of_gap,
-    welch,
-    welch_t_test,
-)
+from sami_train.studies.compare import estimates
 from sami_train.studies.compare.groups import (
     ComparisonError,
     EvaluatedRun,
@@ -50,7 +40,7 @@ class Standing:
 
     group: Group
     task_set: str
-    score: Aggregate
+    score: estimates.Aggregate
     """Of the environment's measure: success or return."""
     nontrivial_success: float | None
     """Mean success excluding trivial starts, mean over seeds; NaN if every start is trivial, None if the measure is
@@ -64,9 +54,9 @@ class Contest:
     x: Group
     y: Group
     task_set: str
-    improvement: Interval
+    improvement: estimates.Interval
     """P(X > Y)."""
-    test: PairedTest
+    test: estimates.PairedTest
     welch_p: float | None
     """p of Welch's unpaired test; None if a group has fewer than two seeds, or neither group varies over seeds."""
     equal_budget: bool
@@ -138,7 +128,7 @@ class MethodComparison:
         standings = []
         for task_set in self.task_sets:
             for group in self.groups:
-                score, above = aggregate(group.scores(task_set), self.measure.bounds), None
+                score, above = estimates.aggregate(group.scores(task_set), self.measure.bounds), None
                 if self.measure is not RETURN:
                     above = sum(run.evaluation.nontrivial_success(task_set) for run in group.runs) / len(group.runs)
                 standings.append(Standing(group, task_set, score, above))
@@ -177,8 +167,9 @@ class MethodComparison:
             equal_budget = _nearly_equal([run.steps for run in (*x.runs, *y.runs)])
             for task_set in self.task_sets:
                 first, second = _by_seed(x, task_set), _by_seed(y, task_set)
-                improvement = probability_of_improvement(x.scores(task_set), y.scores(task_set))
-                paired, welch_p = paired_t_test(first, second), welch_t_test([*first.values()], [*second.values()])
+                improvement = estimates.probability_of_improvement(x.scores(task_set), y.scores(task_set))
+                paired = estimates.paired_t_test(first, second)
+                welch_p = estimates.welch_t_test([*first.values()], [*second.values()])
                 contests.append(Contest(x, y, task_set, improvement, paired, welch_p, equal_budget))
         return contests
 
@@ -250,11 +241,11 @@ class Worth:
     memoryless: Group
     oracle: Group
     task_set: str
-    above: Interval
+    above: estimates.Interval
     """Mean of the group minus mean of the memoryless group."""
-    gap: Interval
+    gap: estimates.Interval
     """The headroom: mean of the oracle minus mean of the memoryless group."""
-    share: Interval | None
+    share: estimates.Interval | None
     """above / gap; None for the oracle itself, and if `gap_counts` is False."""
 
     @property
@@ -296,7 +287,7 @@ def worths(comparison: MethodComparison) -> list[Worth]:
 
 def _worth(group: Group, memoryless: Group, oracle: Group, task_set: str) -> Worth:
     scores, low, high = (part.scores(task_set).mean(axis=1) for part in (group, memoryless, oracle))
-    worth = Worth(group, memoryless, oracle, task_set, welch(scores, low), welch(high, low), None)
+    worth = Worth(group, memoryless, oracle, task_set, estimates.welch(scores, low), estimates.welch(high, low), None)
     if group is oracle or not worth.gap_counts:
         return worth
-    return replace(worth, share=share_of_gap(scores, low, high))
+    return replace(worth, share=estimates.share_of_gap(scores, low, high))

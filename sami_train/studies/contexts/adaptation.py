@@ -131,15 +131,9 @@ def adaptation(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Adaptation:
-    """Run episodes with a change in every variant, and compare the variants.
+    """Run a model file from `episodes` starts with a change, in every variant, and compare the variants.
 
-    Args:
-        model: the model file.
-        spec: the environment.
-        change: the change, the same in every episode.
-        episodes: number of starts.
-        seed: seed of the first start; each next start has the next integer.
-        on_round: called after each round with the number of starts in it.
+    The first start has the seed, each next one the next integer. `on_round` gets the number of starts in a round.
 
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
@@ -183,14 +177,9 @@ def judge(
     contract: Contract,
     measure: Measure,
 ) -> Adaptation:
-    """Compute the results of a change from the episodes of every variant.
+    """Compute the results of a change from n episodes of every variant, LIVE among them.
 
-    Args:
-        change: the change.
-        runs: by variant, n episodes each, LIVE among them; the k-th episode has the same start in every variant.
-        starts: n episodes that had the new dynamics all along, from the same starts.
-        contract: the model's contract.
-        measure: the environment's measure: success or return.
+    The k-th episode has the same start in every variant, and in `starts`, which had the new dynamics all along.
 
     Raises:
         ChangeError: every episode is over before the change.
@@ -293,12 +282,7 @@ def contexts_around(
 ) -> dict[str, Any]:
     """Run episodes with a change, without the change, and with the new dynamics all along, from the same starts.
 
-    Args:
-        model: the model file.
-        spec: the environment.
-        change: the change.
-        episodes: number of starts.
-        on_round: called after each round with the number of starts in it.
+    Arguments are those of `adaptation`.
 
     Returns:
         Plain values, among them `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train.studies.fit_gap import sensing
 from sami_train.studies.fit_gap.response import (
     ActuatorResponse,
     Answer,
@@ -19,18 +20,6 @@ from sami_train.studies.fit_gap.response import (
     fit_response,
     misfits_of,
     motions,
-)
-from sami_train.studies.fit_gap.sensing import (
-    SIGMAS,
-    Arrival,
-    Estimate,
-    arrivals,
-    copies,
-    fit_arrival,
-    fit_bias,
-    fit_noise,
-    fit_step,
-    spacing,
 )
 from sami_train.studies.fit_gap.trace import Log, Trace
 
@@ -61,7 +50,7 @@ class FittedNumber:
     """Key of the profile."""
     signal: str
     """Empty if the number applies to all signals."""
-    estimate: Estimate
+    estimate: sensing.Estimate
     unit: str
     by: str
     """The data that it was estimated from."""
@@ -92,7 +81,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
         SamiError: The log has too little excitation to identify a delay, or commands move nothing in the reference.
     """
     signals = log.contract.observation
-    same_as = copies(log.traces, signals)
+    same_as = sensing.copies(log.traces, signals)
     sensed = [signal for signal in signals if signal.name not in same_as]
     elements = [(f"{s.name}.{e}", s.name, column) for s in sensed for column, e in enumerate(s.elements)]
     motion_answers = answers(reference, elements)
@@ -129,7 +118,7 @@ class _Arrived(NamedTuple):
     names: list[str]
     spacing: float
     """Periods between their messages."""
-    fit: Arrival | None
+    fit: sensing.Arrival | None
     """None if messages arrive less often than once a period, or never."""
 
 
@@ -137,7 +126,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
     period, numbers = log.period, []
 
     def add(key: str, ends: Sequence[float], unit: str, by: str) -> None:
-        numbers.append(FittedNumber(key, "", Estimate(*ends), unit, by))
+        numbers.append(FittedNumber(key, "", sensing.Estimate(*ends), unit, by))
 
     # A profile has one latency for all signals: take the longest.
     late = max((item.fit for item in arrived if item.fit), key=lambda fit: fit.latency[1], default=None)
@@ -167,10 +156,10 @@ def _arrived(log: Log) -> list[_Arrived]:
         groups.setdefault(b"".join(trace.measured_at[name].tobytes() for trace in log.traces), []).append(name)
     arrived = []
     for names in groups.values():
-        messages = [arrivals(trace, names[0]) for trace in log.traces]
-        interval = spacing(log.traces, names[0])
+        messages = [sensing.arrivals(trace, names[0]) for trace in log.traces]
+        interval = sensing.spacing(log.traces, names[0])
         regular = interval == 1.0 and any(item.read.sum() for item in messages)
-        arrived.append(_Arrived(names, interval, fit_arrival(messages) if regular else None))
+        arrived.append(_Arrived(names, interval, sensing.fit_arrival(messages) if regular else None))
     return arrived
 
 
@@ -178,13 +167,16 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     """Fit noise, rounding and bias of a signal."""
     signal = next(declared for declared in log.contract.observation if declared.name == name)
     numbers, step = list[FittedNumber](), 0.0
-    detected = [size for column in range(signal.size) if (size := fit_step(log.traces, name, column)) is not None]
-    if detected and not any(fit_step(reference, name, column) for column in range(signal.size)):
+
+    def add(key: str, ends: Iterable[float], by: str) -> None:
+        numbers.append(FittedNumber(key, name, sensing.Estimate(*ends), signal.unit, by))
+
+    sizes = [sensing.fit_step(log.traces, name, column) for column in range(signal.size)]
+    detected = [size for size in sizes if size is not None]
+    if detected and not any(sensing.fit_step(reference, name, column) for column in range(signal.size)):
         step = max(detected)
-        numbers.append(
-            FittedNumber("quantisation", name, Estimate(min(detected), step, step), signal.unit, "all readings")
-        )
-    noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
+        add("quantisation", (min(detected), step, step), "all readings")
+    noise, calm = (sensing.fit_noise(traces, name, log.rest) for traces in (log.traces, reference))
     deviation, reference_noise = 0.0, calm.deviation.value if calm else 0.0
     if noise is not None:
         deviation = noise.deviation.value
@@ -196,16 +188,15 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
         elif noisy and not hidden:
             other = reference_noise**2 + step**2 / 12.0
             ends = (float(np.sqrt(max(0.0, end**2 - other))) for end in noise.deviation)
-            by = f"{noise.differences} differences at rest"
-            numbers.append(FittedNumber("noise", name, Estimate(*ends), signal.unit, by))
-    biases = fit_bias(log.traces, signal, log.known_values, log.rest, deviation)
+            add("noise", ends, f"{noise.differences} differences at rest")
+    biases = sensing.fit_bias(log.traces, signal, log.known_values, log.rest, deviation)
     if len(biases) < signal.size:
         parts = [f"{element} has {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in biases.items()]
         return _Sense(numbers, noise is not None, ", ".join(parts), False)
     low, high = min(error.low for error in biases.values()), max(error.high for error in biases.values())
-    if max(-low, high) > SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
+    if max(-low, high) > sensing.SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
         value = float(np.mean([error.value for error in biases.values()]))
-        numbers.append(FittedNumber("bias", name, Estimate(low, value, high), signal.unit, "known values at rest"))
+        add("bias", (low, value, high), "known values at rest")
     return _Sense(numbers, noise is not None, "", True)
 
 

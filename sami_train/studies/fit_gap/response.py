@@ -8,7 +8,7 @@ robot's motions best. Offset, gain and noise of each element are free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,11 +96,9 @@ def history(actions: np.ndarray, to: np.ndarray) -> np.ndarray:
 
 
 def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -> list[Answer]:
-    """Return the responses of those elements whose motions commands explain in the reference.
+    """Return the responses of those elements whose motions commands explain in the reference, see `fit_gap`.
 
-    Args:
-        reference: Episodes with ideal actuators and sensors.
-        names: Candidate elements: `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
+    A candidate element is `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
     """
     results = []
     for name, signal, column in names:
@@ -190,29 +188,28 @@ def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], actions: 
 
 def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     """Return the fraction of variance that a delay and a lag explain at the reference's gain, mean over elements."""
-    actions = [commanded(trace.executed, delay, lag) for trace in traces]
     shares = []
-    for answer in by_element:
-        predicted, changes = _predicted(traces, answer, actions)
+    for predicted, changes in _predicted(traces, by_element, delay, lag):
         residual = changes - predicted
         shares.append(1.0 - float(residual @ residual) / max(1e-30, float(changes @ changes)))
     return float(np.mean(shares))
 
 
-def _predicted(traces: Sequence[Trace], answer: Answer, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return predicted and observed motions of an element, (m,) each, minus their means."""
-    rows, changes = _stacked(traces, actions, answer.signal, answer.column)
-    predicted = np.einsum("mta,ta->m", rows, answer.weights)
-    return predicted - predicted.mean(), changes - changes.mean()
-
-
 def _gain(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
-    actions = [commanded(trace.executed, delay, lag) for trace in traces]
-    gains = []
-    for answer in by_element:
-        predicted, changes = _predicted(traces, answer, actions)
-        gains.append(float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
+    motions_of_elements = _predicted(traces, by_element, delay, lag)
+    gains = [float(p @ changes) / max(1e-30, float(p @ p)) for p, changes in motions_of_elements]
     return float(np.median(gains))
+
+
+def _predicted(
+    traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield predicted and observed motions of each element, (m,) each, minus their means."""
+    actions = [commanded(trace.executed, delay, lag) for trace in traces]
+    for answer in by_element:
+        rows, changes = _stacked(traces, actions, answer.signal, answer.column)
+        predicted = np.einsum("mta,ta->m", rows, answer.weights)
+        yield predicted - predicted.mean(), changes - changes.mean()
 
 
 def _stacked(

@@ -72,9 +72,8 @@ class RobotBody:
     Positions are encoder readings. A bias (an encoder's offset) therefore moves the body, and servos act on the
     readings.
 
-    Args:
-        path: `NAME.xml`, or the `NAME.toml` of an environment, which names the model and the range of actions.
-        contract: Contract of the recorded model file, whose signals have elements with the joints' names.
+    The path is that of `NAME.xml`, or of the `NAME.toml` of an environment, which names the model and the range of
+    actions. Signals of the recorded model file's contract have elements with the joints' names.
 
     Raises:
         SamiError: The model cannot be read or has actuators with a state, or the recording is of another robot.
@@ -88,6 +87,7 @@ class RobotBody:
         spec = read_spec(self.xml)
         whole = spec.compile()
         self.columns, self.joints = _recorded(path, spec, contract)
+        """By signal, the elements that are readings, and their columns in the readings; and the recorded joints."""
         self.actuators = [actuator.name for actuator in spec.actuators]
         self._order, self._middle, self._half = _actions(path, whole, self.actuators, about, contract)
         self.fixed = [joint.name for joint in spec.joints if joint.name not in self.joints]
@@ -145,12 +145,10 @@ class RobotBody:
         return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
-        """Simulate windows; return positions and velocities of the joints at each tick, (W, L + 1, 2 n).
+        """Simulate W windows of L ticks with values of the parameters, (P,).
 
-        Args:
-            windows: W windows of L ticks.
-            values: Values of the parameters, (P,).
-            starts: Positions and velocities at the beginning of each window, (W, 2 n) [rad or m, per second].
+        Return positions and velocities of the joints at each tick, (W, L + 1, 2 n), given those at the beginning of
+        each window, (W, 2 n) [rad or m, per second].
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}

@@ -65,11 +65,7 @@ def windows_of(
 ) -> tuple[RecordedWindows, RecordedWindows]:
     """Return the windows to fit to, and the held-out windows.
 
-    Args:
-        log: Episodes of the robot.
-        columns: By signal, the elements that are readings, and their columns in the readings.
-        width: Number of columns of the readings.
-        control: Maps actions (T, A) to the actuators' controls (T, A).
+    Readings have `width` columns, for which see `RobotBody.columns`; for `control` see `RobotBody.control`.
 
     Raises:
         SamiError: There are too few windows with a reading at every tick.

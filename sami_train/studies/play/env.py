@@ -52,11 +52,8 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     The reward of a step is the negative tracking error, or 0 without a velocity command. `info` has the command as
     `task`, `tracking_error`, and `is_success`: whether the robot is upright. A fall ends the episode.
 
-    Args:
-        setup: the policy and the robot.
-        tasks: commands to draw from at each reset: a set's name, one command, or several.
-        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images [pixels].
+    The tasks are commands to draw from at each reset: a set's name, one command, or several. For the render mode and
+    size see `TaskEnv`.
 
     Raises:
         SamiError, UnknownName: policy and robot do not match; see `PlayedRobot` and `readings_of`.
@@ -182,9 +179,7 @@ def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
 def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
     """Return the environment of an adopted policy on a robot's MJCF model.
 
-    Args:
-        contract: The contract of the policy's file.
-        name: Path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
+    `name` is the path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
 
     Raises:
         SamiError, UnknownName: The policy was not adopted, or policy and robot do not match.

@@ -64,12 +64,9 @@ class ReportEpisode:
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
-    """Return the task set and the task of each episode.
+    """Return the task set and the task of each episode, for `episodes` episodes per task.
 
-    Args:
-        spec: the environment.
-        episodes: episodes per task, or per set if the measure is the return; then a set's tasks come in turn.
-        seed: seed of the turns, which are as in evaluations.
+    If the measure is the return, that is the number per set, whose tasks come in turn as in evaluations with this seed.
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
@@ -82,12 +79,7 @@ def play_episodes(
 ) -> list[ReportEpisode]:
     """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 
-    Args:
-        source: the policy.
-        spec: the environment.
-        scheduled: task set and task of each episode.
-        processes: number of processes that share the episodes, or of threads if the simulation has native threads.
-        on_round: called after each round with the number of episodes in it.
+    So many processes share the episodes, or threads if the simulation has native threads.
     """
     if plays_in_batch(spec, None):
         return _in_batch(source, spec, scheduled, processes, on_round)
@@ -200,28 +192,6 @@ def typical(all_episodes: Sequence[ReportEpisode], task: Task) -> int:
     return ended_so[len(ended_so) // 2][1]
 
 
-class _Filmed:
-    """A policy that renders its environment before every n-th of its steps."""
-
-    def __init__(self, policy: Any, env: Any, every: int) -> None:
-        self._policy, self._env, self._every = policy, env, every
-        self.frames: list[tuple[np.ndarray, np.ndarray]] = []
-        """Images (H, W, 3) with the context (C,) that followed."""
-        self._step = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        action, context = self._policy.step(observation, noise)
-        if self._step % self._every == 0 and len(self.frames) < MOST_FRAMES:
-            image = self._env.render()
-            if image is not None:
-                self.frames.append((np.asarray(image), np.array(context[0])))
-        self._step += 1
-        return action, context
-
-
 def require_renderer(spec: EnvironmentSpec) -> None:
     """Raise SamiError if a user's environment renders no image, e.g. because a package is not installed."""
     if spec.plain is None:
@@ -238,29 +208,32 @@ def require_renderer(spec: EnvironmentSpec) -> None:
 
 
 def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: int = 0) -> dict[str, Any]:
-    """Play and film an episode of a task.
+    """Play and film an episode of a task, which is hidden from the policy; `number` sets its start as `play_episodes`.
 
-    Args:
-        source: the policy.
-        spec: the environment.
-        task: the task, which is hidden from the policy.
-        path: the file, NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion.
-        number: index of the episode, which sets its start as in `play_episodes`.
-
-    Returns:
-        Plain values: the task, the outcome of the episode, and the names of both files.
+    The film is NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion. Return plain
+    values: the task, the outcome of the episode, and the names of both files.
     """
     size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
     # A session with batch 1 has arrays without rows, so a second row plays the same episode and is ignored.
     other = make(spec, max_episode_steps=spec.episode_steps)
     every = max(1, round(spec.rate_hz / FRAMES_HZ))
-    policy = _Filmed(policy_of(source, spec, 2), env, every)
+    images: dict[int, np.ndarray] = {}
+
+    def take(action: np.ndarray) -> np.ndarray:
+        """Store an image before every n-th step, by the step's index; return the action unchanged."""
+        step = len(policy.rounds[-1])
+        if step % every == 0 and len(images) < MOST_FRAMES and (image := env.render()) is not None:
+            images[step] = np.asarray(image)
+        return action
+
+    policy = RecordedPolicy(policy_of(source, spec, 2), take)
     with closing(env), closing(other):
         first, _ = Rollout([env, other], policy, SEED, tasks=[task]).round([number, number])
-        frames = [*policy.frames]
+        (_, _, contexts), _ = policy.episodes()
+        frames = [(image, contexts[step]) for step, image in images.items()]
         if len(first) <= every * MOST_FRAMES:
-            frames.append((np.asarray(env.render()), policy.frames[-1][1]))
+            frames.append((np.asarray(env.render()), frames[-1][1]))
     still = path.with_suffix(".still.webp")
     _save([image for image, _ in frames], [context for _, context in frames], every / spec.rate_hz, path, still)
     return {

@@ -229,7 +229,7 @@ class _Measurement:
             make = partial(film, self.source, self.spec, task, path, start)
             if not path.is_file():
                 (self.store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # the film was deleted: film again
-            key = {**self.key, "task": dict(task), "start": start}
+            key = {**self.key, "task": dict(task), "episode": start}
             try:
                 self.parts.films.append(self.store.part(path.stem, key, make))
             except SamiError as error:

@@ -13,6 +13,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.studies.report.episodes import (
     ReportEpisode,
+    film,
     play_episodes,
     require_renderer,
     schedule,
@@ -83,6 +84,13 @@ def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
     assert len(easy.contexts) < 50
     assert easy.contexts.std() > 0
     assert hard.skill in ("tip", "push", "other")
+
+
+def test_a_film_of_a_model_file_shows_the_episode_that_was_played(tmp_path):
+    model, task = REPOSITORY / "models" / "panda-satesac.onnx", {"mass": 1.0, "friction": 0.1}
+    (episode,) = play_episodes(model, PANDA, [("training", task)])
+    filmed = film(model, PANDA, task, tmp_path / "film.webp")
+    assert (filmed["steps"], filmed["ret"]) == (len(episode.contexts), episode.ret)
 
 
 def played_episode(steps, success, mass=1.0):
