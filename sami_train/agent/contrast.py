@@ -97,8 +97,12 @@ class Contrast:
 def embeddings_of(contexts: Tensor, windows: Windows | SequenceBatch, pairing: str, rng: np.random.Generator) -> Tensor:
     """Return one context of each trajectory as its embedding, (B, C); never one of the burn-in or the padding.
 
-    Contexts (B, L + 1, C) are those of B trajectories, `windows`, padded to L steps. The pairings "last" and "one_age"
-    take the context after the last step, "prefix" the one after a random number of steps, 1 or more beyond the burn-in.
+    Args:
+        contexts: (B, L + 1, C), of trajectories padded to L steps.
+        windows: the B trajectories.
+        pairing: "last" and "one_age" take the context after the last step, "prefix" the one after a random number of
+            steps, at least 1 beyond the burn-in.
+        rng: draws the lengths of the prefixes.
     """
     steps = windows.lengths
     if pairing == "prefix":

@@ -21,8 +21,14 @@ from sami_train.envs.tasks import Task
 class PandaMujocoEnv(TaskEnv):
     """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` with MuJoCo's physics.
 
-    Arguments, observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed gives the
-    same task and start; the motion is MuJoCo's. `docs/explanation/second-simulator.md` compares the two.
+    Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed gives the same task and
+    start; the motion is MuJoCo's. `docs/explanation/second-simulator.md` compares the two.
+
+    Args:
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
+            `{"mass": kg, "friction": lateral friction of the table}`.
+        reward: `"sparse"` (-1 until the goal is reached) or `"dense"` (minus the distance to it, [m]).
+        end_on_fall: also terminate when the cube has fallen off the table.
 
     Raises:
         UnknownName: there is no such reward.

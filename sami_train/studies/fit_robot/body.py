@@ -72,8 +72,9 @@ class RobotBody:
     Positions are encoder readings. A bias (an encoder's offset) therefore moves the body, and servos act on the
     readings.
 
-    The path is that of `NAME.xml`, or of the `NAME.toml` of an environment, which names the model and the range of
-    actions. Signals of the recorded model file's contract have elements with the joints' names.
+    Args:
+        path: `NAME.xml`, or the `NAME.toml` of an environment, which names the model and the range of actions.
+        contract: Contract of the recorded model file, whose signals have elements with the joints' names.
 
     Raises:
         SamiError: The model cannot be read or has actuators with a state, or the recording is of another robot.

@@ -52,8 +52,11 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     The reward of a step is the negative tracking error, or 0 without a velocity command. `info` has the command as
     `task`, `tracking_error`, and `is_success`: whether the robot is upright. A fall ends the episode.
 
-    The tasks are commands to draw from at each reset: a set's name, one command, or several. For the render mode and
-    size see `TaskEnv`.
+    Args:
+        setup: the policy and the robot.
+        tasks: commands to draw from at each reset: a set's name, one command, or several.
+        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
+        render_size: width and height of rendered images [pixels].
 
     Raises:
         SamiError, UnknownName: policy and robot do not match; see `PlayedRobot` and `readings_of`.

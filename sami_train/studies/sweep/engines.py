@@ -115,10 +115,12 @@ class Engine(Protocol):
 
 
 class Local:
-    """Runs at most `jobs` jobs at once as processes of this machine, each with an equal share of the cores.
+    """Runs jobs as processes of this machine, each with an equal share of the cores.
 
-    Each job gets the GPU with the fewest jobs, of those that CUDA gives these names; without any, jobs choose their
-    device themselves.
+    Args:
+        jobs: most jobs that run at once.
+        gpus: CUDA's names of the GPUs to share; each job gets the GPU with the fewest jobs. If empty, jobs choose
+            their device themselves.
     """
 
     def __init__(self, jobs: int, gpus: Sequence[str] = ()) -> None:
@@ -166,8 +168,10 @@ class LocalJob:
 class Ray:
     """Runs jobs as tasks of a Ray cluster whose nodes share the sweep's folder; a lost node's task moves to another.
 
-    The address of the cluster is as `ray.init` takes it: `auto`, `10.0.0.1:6379` or `ray://10.0.0.1:10001`. `needs` are
-    the resources of each job, e.g. `{"num_cpus": 4, "num_gpus": 1}`; at most `jobs` tasks are submitted at once.
+    Args:
+        jobs: most tasks submitted at once.
+        address: of the cluster, as `ray.init` takes it: `auto`, `10.0.0.1:6379` or `ray://10.0.0.1:10001`.
+        needs: resources of each job, e.g. `{"num_cpus": 4, "num_gpus": 1}`.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
@@ -252,9 +256,11 @@ def _run_on_ray(command: list[str], log: str) -> int:
 
 
 class Slurm:
-    """Runs jobs by Slurm, without its accounting (sacct); at most `jobs` are submitted at once.
+    """Runs jobs by Slurm, without its accounting (sacct).
 
-    Settings are sbatch's options, e.g. `{"partition": "gpu", "time": 240, "cpus_per_task": 4}`.
+    Args:
+        jobs: most jobs submitted at once.
+        settings: sbatch's options, e.g. `{"partition": "gpu", "time": 240, "cpus_per_task": 4}`.
 
     Raises:
         SweepError: an option is in `RESERVED`, Slurm is not installed here, or it rejects such a job.

@@ -87,8 +87,10 @@ def _body(inputs: int, units: int) -> nn.Module:
 class PrivilegedPolicy(ActorCriticPolicy):
     """PPO's policy, whose critic reads privileged information, as does its actor unless it is `blind`.
 
-    A blind actor reads only the robot's own observation, as a deployed policy without memory. Each of the two hidden
-    layers has `units` units; the other arguments are those of the base class.
+    Args:
+        units: units of each of the two hidden layers.
+        blind: whether the actor reads only the robot's own observation, as a deployed policy without memory.
+        arguments: arguments of the base class.
     """
 
     def __init__(self, *arguments: Any, units: int = 128, blind: bool = False, **options: Any) -> None:
