@@ -75,8 +75,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave: bool = True) -> Iterator[None]:
     """Hold a lock on a file, which is created if it is missing, during a `with` block; a file left over locks nothing.
 
-    `busy` takes the name of the process that holds the lock, and returns the error to raise; None waits for the lock.
-    With `leave`, the file stays afterwards.
+    Args:
+        path: the file.
+        busy: takes the name of the process that holds the lock, returns the error to raise; None waits for the lock.
+        leave: whether the file stays afterwards.
     """
     file = _lock(path, busy)
     try:

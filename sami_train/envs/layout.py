@@ -125,7 +125,12 @@ class Layout:
         return list(self._indices[name])
 
     def by_name(self, flat: np.ndarray, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Return copies of the named signals (..., size), or of all, in flat vectors (..., D) as from `flatten`."""
+        """Return copies of the signals (..., size) in flat vectors (..., D).
+
+        Args:
+            flat: flat vectors, as `flatten` returns them.
+            names: names of the signals to return; all if None.
+        """
         return {name: flat[..., self._indices[name]] for name in (self._indices if names is None else names)}
 
     def unflatten(self, flat: np.ndarray) -> Any:

@@ -30,8 +30,13 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
     """Disturbs an environment's observations and delays its actions, as `Gapped` does for an adapter.
 
     Reward, success and termination are those of the undisturbed world. The action of a step is the command; the lag of
-    the actuators belongs to the dynamics. `info` has the undisturbed observation, see `TRUE_OBSERVATION`. For `among`
-    see `Gap.begin`: evaluation starts an episode with the same seed in each of several tasks.
+    the actuators belongs to the dynamics. `info` has the undisturbed observation, see `TRUE_OBSERVATION`.
+
+    Args:
+        env: one of this package's environments.
+        spec: its specification.
+        gap: the sim-to-real profile.
+        among: see `Gap.begin`: evaluation starts an episode with the same seed in each of several tasks.
 
     Raises:
         UnknownName, SamiError: the profile names an unknown signal, or does not fit its signal.
@@ -96,7 +101,10 @@ class Batch(Protocol):
 def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any) -> Any:
     """Create an environment, with a sim-to-real profile if one is given.
 
-    Further arguments are those of the environment and of `gymnasium.make`.
+    Args:
+        spec: its specification.
+        gap: the sim-to-real profile, or None.
+        arguments: keyword arguments of the environment and of `gymnasium.make`.
 
     Raises:
         AdapterError: the simulator is not installed.

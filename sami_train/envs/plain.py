@@ -100,8 +100,11 @@ def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None
 def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:
     """Return the layout of an observation's signals; raise SamiError if they do not fit the space.
 
-    They are declared in order for a Box, or for each entry of a Dict of Boxes by its key. Without a declaration, a Box
-    is one signal named `observation`, and each entry one signal named by its key. Messages name the environment.
+    Args:
+        space: a Box, or a Dict of Boxes.
+        declared: the signals of a Box in order, or those of each entry of a Dict by its key. Without a declaration, a
+            Box is one signal named `observation`, and each entry one signal named by its key.
+        name: the environment's name, for messages.
     """
     parts = _parts(space, name)
     if not isinstance(space, spaces.Dict):
@@ -137,8 +140,10 @@ def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layo
 def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> Signal:
     """Return the policy's action signal: numbers from -1 to 1, whose meaning states their scale in the true units.
 
-    The true action is `action_signal`, in its units; if None, a signal `action` without units. SamiError, which names
-    the environment, if the space is not a Box with bounds.
+    Args:
+        space: a Box with bounds; other spaces raise SamiError.
+        action_signal: the true action, in its units; if None, a signal `action` without units.
+        name: the environment's name, for messages.
     """
     if not isinstance(space, spaces.Box):
         raise SamiError(

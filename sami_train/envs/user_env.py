@@ -19,7 +19,10 @@ from sami_train.envs.tasks import Task, draw
 class UserEnv(gym.Env[Any, np.ndarray]):
     """The user's environment with a task in each episode, actions from -1 to 1, and observations in float32.
 
-    The tasks are a set's name, a task, or several to draw from; ranges and functions give each reset a new one by seed.
+    Args:
+        spec: its specification.
+        tasks: a set's name, a task, or several to draw from; ranges and functions give each reset a new one by seed.
+        render_mode: the render mode of the user's environment.
 
     Raises:
         TaskError, UnknownName, SamiError: the tasks are invalid, or the environment cannot be created.

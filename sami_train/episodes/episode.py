@@ -104,7 +104,12 @@ class TaskRecord:
         return float(np.mean(values)) if values else None
 
     def scalars(self, measure: Measure, outcomes: Mapping[str, str]) -> dict[str, float]:
-        """Return success or return for the log, by column; with success also the `EnvironmentSpec.outcomes`."""
+        """Return scalars for the log, by column.
+
+        Args:
+            measure: whether to log success or return.
+            outcomes: the skill to count in each further column, see `EnvironmentSpec.outcomes`.
+        """
         by_task = self.by_task(measure).items()
         if measure is not SUCCESS:
             return {f"return/{name}": value for name, value in by_task}

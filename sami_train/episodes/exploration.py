@@ -39,7 +39,10 @@ class WithProfile(Settings):
     def size(self, steps_done: int, seed: int, index: int) -> float:
         """Return the size of an episode's sim-to-real gap, as a fraction of the profile, 0 to 1.
 
-        The episode has the number `index` in the run with this seed, which has done `steps_done` environment steps.
+        Args:
+            steps_done: environment steps of the run so far.
+            seed: the run's seed.
+            index: number of the episode in the run.
         """
         if self.clean_share and np.random.default_rng([seed, index]).random() < self.clean_share:
             return 0.0

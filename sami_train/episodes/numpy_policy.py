@@ -172,9 +172,11 @@ def _mlp(x: np.ndarray, layers: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarr
 
 
 class NumpyPolicy:
-    """Steps n = `rows` episodes at once: encoder, context, squashed Gaussian actor (paper appendix).
+    """Steps n episodes at once: encoder, context, squashed Gaussian actor (paper appendix).
 
-    The weights are those of `ContextPolicy.numpy_weights`.
+    Args:
+        weights: see `ContextPolicy.numpy_weights`.
+        rows: number of episodes n stepped together.
     """
 
     state: State
@@ -196,7 +198,8 @@ class NumpyPolicy:
     def reset(self, tasks: Sequence[Task] = ()) -> None:
         """Start new episodes: initial state and zero previous action in every row.
 
-        Only the oracle reads the task of each row, (n,).
+        Args:
+            tasks: the task of each row, (n,); only the oracle reads them.
 
         Raises:
             SamiError: the policy is an oracle, and the number of tasks is not the number of rows.
@@ -215,10 +218,14 @@ class NumpyPolicy:
         self.previous_action = np.zeros((self.rows, self.action_size), np.float32)
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Advance one step: return actions (n, A) in [-1, 1] and contexts (n, C) for flat observations (n, D).
+        """Advance one step.
 
-        Standard normal noise (n, A) samples the actions; without it they are deterministic. If you execute other
-        actions, set `previous_action` to them.
+        Args:
+            observation: flat observations, (n, D).
+            noise: standard normal, (n, A), to sample the action; None for the deterministic action.
+
+        Returns:
+            Actions (n, A) in [-1, 1], contexts (n, C). If you execute other actions, set `previous_action` to them.
         """
         w = self._w
         features = self._features(observation)

@@ -85,12 +85,15 @@ class Rollout:
         self._low, self._high = space.low, space.high
 
     def round(self, indices: Sequence[int], steps_done: int = 0) -> list[Episode]:
-        """Run one episode in each environment, and return the episodes in the order of the environments.
+        """Run one episode in each environment.
 
         Args:
             indices: numbers of the episodes in the run, one for each environment. Episode k has task k modulo the
                 number of tasks, since the paper's Algorithm 1 visits the tasks in turn.
             steps_done: environment steps of the run so far, on which exploration depends.
+
+        Returns:
+            The episodes, in the order of the environments.
         """
         recorders = [self._begin(env, k, steps_done) for env, k in zip(self.envs, indices, strict=True)]
         self.policy.reset([recorder.full_task for recorder in recorders])
@@ -193,9 +196,12 @@ class _Recorder:
 
 
 def with_states(episode: Episode, policy: Policy, every: int) -> Episode:
-    """Return the episode with the encoder states that a `Rollout` of this policy would have stored every `every` steps.
+    """Return the episode with the encoder states that a `Rollout` of this policy would have stored.
 
-    The episode's observations and executed actions are replayed. The policy has one row, and is reset here.
+    Args:
+        episode: its observations and executed actions are replayed.
+        policy: a policy with one row, which is reset here.
+        every: steps between two states.
     """
     policy.reset([episode.task])
     states: list[tuple[np.ndarray, ...]] = []

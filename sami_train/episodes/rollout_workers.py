@@ -66,8 +66,11 @@ class Source(Protocol):
 class InStep:
     """Collects one round at a time in the learner's process: the same seed gives the same episodes.
 
-    The policy is that of the rollout; `newest` returns the learner's present weights, and `next_index` is the number of
-    the next episode in the run.
+    Args:
+        rollout: the rollout that collects.
+        policy: the policy of the rollout.
+        newest: returns the learner's present weights.
+        next_index: number of the next episode in the run.
     """
 
     def __init__(

@@ -24,13 +24,16 @@ def scores_of_starts(evaluation: Evaluation, task_set: str) -> np.ndarray:
 
 
 def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of scores (starts,), by the percentile bootstrap; None for a single start.
+    """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
 
     The k-th episodes of all tasks have the same start, so that episodes of one start are not independent; starts are,
     and so are a profile's random draws. The interval is for one trained policy: other training seeds differ by more. If
     all starts score the same, a bootstrap has no width. The interval then assumes an unseen share of starts with any
-    score within the bounds, if there are bounds, as large as that many starts would all miss with a probability of 1 in
-    40.
+    score within the bounds, as large as that many starts would all miss with a probability of 1 in 40.
+
+    Args:
+        scores: mean score of each start, (starts,).
+        bounds: smallest and largest possible score, or None.
     """
     count = len(scores)
     if count < 2:

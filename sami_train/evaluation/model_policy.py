@@ -48,7 +48,10 @@ def connect_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None
 class SessionPolicy:
     """A model file with the interface of a rollout's policy: evaluation runs the same file as a robot.
 
-    It steps `rows` episodes together, at least 2 (a session with batch 1 has arrays without rows).
+    Args:
+        model: the file, or a model file in memory.
+        spec: the environment, whose layout names the signals.
+        rows: episodes stepped together, at least 2 (a session with batch 1 has arrays without rows).
 
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.

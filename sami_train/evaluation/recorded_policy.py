@@ -13,7 +13,9 @@ from sami_train.episodes.rollout import Policy
 class RecordedPolicy:
     """A policy whose observations, actions and contexts are recorded, round by round.
 
-    `explore` maps its actions (n, A) to those to execute; None leaves them unchanged.
+    Args:
+        policy: the policy that acts.
+        explore: maps its actions (n, A) to those to execute; None leaves them unchanged.
     """
 
     def __init__(self, policy: Policy, explore: Callable[[np.ndarray], np.ndarray] | None = None) -> None:

@@ -46,8 +46,13 @@ class KeptResults:
 
     Its name has a hash of the policy's weights, the environment and its engine, the number of episodes, and the version
     of sami, so that a measurement never continues from another one's results. The code of a user's environment is not
-    part of the hash. The file's name starts with the stem of `results_path`, the path of the measurement's result; None
-    stores nothing. For `episodes` see `evaluate`.
+    part of the hash.
+
+    Args:
+        results_path: path of the measurement's result; the file's name starts with its stem. None stores nothing.
+        source: the policy.
+        spec: the environment.
+        episodes: see `evaluate`.
     """
 
     def __init__(self, results_path: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
@@ -107,9 +112,10 @@ class KeptResults:
 
 @contextmanager
 def keeping(results_path: Path | None) -> Iterator[None]:
-    """Lock a result, which is written in a `with` block, and remove its intermediate results if the block succeeds.
+    """Lock a result during a `with` block, and remove its intermediate results if the block succeeds.
 
-    None locks nothing.
+    Args:
+        results_path: path of the result, which is written in the block; None locks nothing.
 
     Raises:
         SamiError: another process is measuring the same result.

@@ -27,7 +27,9 @@ class Go2Batch(Rows):
     >>> observations.shape, batch.terminated.tolist(), sorted(batch.metrics)
     ((2, 45), [False, False], ['falls', 'power', 'tracking_error', 'yaw_error'])
 
-    For the arguments see `Rows`; without `episode_steps`, an episode has the length of `GO2`'s.
+    Args:
+        rows, tasks, threads: see `Rows`.
+        episode_steps: length of an episode; that of `GO2` if None.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

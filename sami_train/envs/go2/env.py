@@ -19,7 +19,8 @@ class Go2Env(TaskEnv):
 
     `info["metrics"]` has the metrics of the episode so far. In images the link of a crippled motor is red.
 
-    For the arguments see `TaskEnv`; a task is a dictionary such as `{"payload": 5.0}`.
+    Args:
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as `{"payload": 5.0}`.
 
     Raises:
         TaskError, UnknownName, SamiError: as `TaskEnv`.

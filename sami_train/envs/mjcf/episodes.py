@@ -29,9 +29,13 @@ class SingleSimulation:
 
 
 class Episodes:
-    """The episodes of n robots, whose simulations have the state `now`.
+    """The episodes of n robots.
 
-    `simulation` returns the model and data of a row, for a reward that is a user's function.
+    Args:
+        robot: the TOML file and its model.
+        now: the state of the simulations.
+        simulation: returns the model and data of a row, for a reward that is a user's function.
+        rows: n.
     """
 
     def __init__(

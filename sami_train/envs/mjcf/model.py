@@ -43,7 +43,13 @@ def names(model: mujoco.MjModel, kind: Kind) -> list[str]:
 
 
 def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
-    """Return the MuJoCo id of an element; `where` is the key of the TOML file that has its name, for messages.
+    """Return the MuJoCo id of an element.
+
+    Args:
+        model: the compiled model.
+        kind: the kind of element.
+        name: the element's name in the model.
+        where: the key of the TOML file that has the name, for messages.
 
     Raises:
         UnknownName: the model has no element of this kind and name; the message lists the names that exist.
@@ -417,8 +423,11 @@ Measure = Callable[[Simulations, Numbers], Numbers]
 def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, commands: Sequence[str] = ()) -> Measure:
     """Return a function that measures a quantity, or the quantity's distance from its command.
 
-    The model's parameters may change later. `where` is the key of the file that has the quantity, for messages;
-    `commands` are the names of the file's commands, in their order, see `readings`.
+    Args:
+        model: the compiled model, whose parameters may change later.
+        quantity: what to measure.
+        where: the key of the file that has the quantity, for messages.
+        commands: names of the file's commands, in their order, see `readings`.
 
     Raises:
         UnknownName: the model has no element of this name, or the file no such command.

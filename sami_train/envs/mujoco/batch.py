@@ -166,8 +166,11 @@ class MujocoBatch(Rows):
     >>> observations.shape, rewards.shape, batch.truncated.tolist()
     ((2, 11), (2,), [False, False])
 
-    The name is that of the environment, e.g. `"half-cheetah"`; for the options see `Options`, for other arguments
-    `Rows`. Without `episode_steps`, an episode has the paper's length.
+    Args:
+        name: of the environment, e.g. `"half-cheetah"`.
+        rows, tasks, threads: see `Rows`.
+        episode_steps: length of an episode; the paper's if None.
+        options: variants of the environment, see `Options`.
 
     Raises:
         TaskError, UnknownName, SamiError: the name, the tasks or the options are not valid.
@@ -230,8 +233,12 @@ class MujocoBatch(Rows):
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
     """A Gymnasium vector environment that draws a task at each reset, and resets rows in the step that ends them.
 
-    For the arguments see `MujocoBatch`. Gymnasium's ids fill in the name; `num_envs` is n, and `max_episode_steps` the
-    length of an episode. A batch does not render.
+    Args:
+        name: of the environment; Gymnasium's ids fill it in.
+        num_envs: number of rows, n.
+        tasks, threads, options: see `MujocoBatch`.
+        max_episode_steps: length of an episode; the paper's if None.
+        render_mode: None; a batch does not render.
 
     Raises:
         TaskError, UnknownName, SamiError: an argument is not valid.

@@ -121,9 +121,11 @@ class MujocoSkillEnv(TaskEnv):
     The observation is a flat float32 vector, see `Body.signals`; the action is in [-1, 1] for every motor. The episode
     never terminates: Gymnasium's time limit truncates it after the paper's number of steps.
 
-    The name is that of the environment, e.g. `"half-cheetah"`; Gymnasium's ids fill it in. For the options see
-    `Options`, for other arguments `TaskEnv`; a task is a dictionary such as
-    `{"mass": scale, "damping": scale, "crippled": [parts]}`.
+    Args:
+        name: of the environment, e.g. `"half-cheetah"`; Gymnasium's ids fill it in.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
+            `{"mass": scale, "damping": scale, "crippled": [parts]}`.
+        options: variants of the environment, see `Options`.
 
     Raises:
         TaskError, UnknownName, SamiError: the name, the tasks, the options or the render mode are not valid.

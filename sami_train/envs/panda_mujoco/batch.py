@@ -28,7 +28,9 @@ class PandaMujocoBatch(Rows):
     >>> observations.shape, rewards.tolist(), batch.terminated.tolist()
     ((2, 25), [-1.0, -1.0], [False, False])
 
-    For the arguments see `Rows`; without `episode_steps`, an episode has the paper's length.
+    Args:
+        rows, tasks, threads: see `Rows`.
+        episode_steps: length of an episode; the paper's if None.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

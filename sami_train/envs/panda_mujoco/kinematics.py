@@ -56,10 +56,14 @@ class Kinematics:
         return HandPose(data.xpos[number], data.xquat[number], data.xmat[number], jacobian[:, :7])
 
     def reach(self, joints: Array, target: Array) -> Array:
-        """Return joint angles (7,) [rad], from present ones (7,), for a hand that points down at a target (3,) [m].
+        """Return joint angles (7,) [rad] for a hand that points down at a target, as `calculateInverseKinematics` does.
 
-        They are those of `calculateInverseKinematics`. Bullet's damping is so strong that 20 iterations stop short of
-        the target, which affects how the arm moves. Damped steps with the same Jacobian form a geometric series.
+        Bullet's damping is so strong that 20 iterations stop short of the target, which affects how the arm moves.
+        Damped steps with the same Jacobian form a geometric series.
+
+        Args:
+            joints: present joint angles, (7,) [rad].
+            target: target position of the hand, (3,) [m].
         """
         error, step = np.empty(6), np.empty(6)
         for _ in range(_ITERATIONS // _SHARED):

@@ -52,9 +52,12 @@ class World:
         return qpos, goal
 
     def targets(self, qpos: Array, qvel: Array, action: np.ndarray) -> Array:
-        """Return the target positions of the joints of one simulation, (9,) [rad, m].
+        """Return the target positions of the joints of one simulation for an action, (9,) [rad, m].
 
-        They are for an action (4,), clipped to [-1, 1], at positions (nq,) and velocities (nv,).
+        Args:
+            qpos: positions, (nq,).
+            qvel: velocities, (nv,).
+            action: (4,), clipped to [-1, 1].
 
         Raises:
             SamiError: the action has another shape, or is not finite.

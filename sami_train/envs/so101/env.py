@@ -33,7 +33,9 @@ class SO101Env(TaskEnv):
 
     The reward is -1 until the cube is within 2.5 cm of its goal, which terminates the episode.
 
-    For the arguments see `TaskEnv`; a task is a dictionary such as `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
+    Args:
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
+            `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
 
     Raises:
         TaskError, UnknownName, SamiError: as `TaskEnv`.

@@ -50,10 +50,15 @@ def heat_maps(
     quantity: str,
     bounds: tuple[float, float] | None,
 ) -> Chart:
-    """Return heat maps of a quantity over two features (paper, appendix), or bars by task without `two_features`.
+    """Return heat maps over two features (paper, appendix), or bars by task if `two_features` returns none.
 
-    Cells go by the title of their panel. The bounds are the values at the ends of the colour scale; None stands for the
-    smallest and the largest value, without decimals. Bars have only the first sentence of the caption.
+    Args:
+        name: name of the chart.
+        caption: caption of the chart; bars have only its first sentence.
+        spec: the environment.
+        cells: cells by the title of their panel.
+        quantity: name of the value.
+        bounds: values at the ends of the colour scale; if None, the smallest and the largest value, and no decimals.
     """
     values = [cell[2]["value"] for measured in cells.values() for cell in measured]
     low, high = bounds or (min(values), max(values))

@@ -62,9 +62,11 @@ class PairedTest(NamedTuple):
 
 
 def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> Aggregate:
-    """Return mean and interquartile mean of success (seeds, tasks) or of returns (seeds, episodes), with intervals.
+    """Return mean and interquartile mean of scores, with their intervals.
 
-    Every seed has the same tasks and starts. Bounds, the smallest and largest possible mean, clip Student's interval.
+    Args:
+        scores: (seeds, tasks) success, or (seeds, episodes) returns; the same tasks and starts for every seed.
+        bounds: smallest and largest possible mean, which clip Student's interval; None if unbounded.
     """
     means = scores.mean(axis=1)
     mean, middle = float(scores.mean()), iqm(scores)
@@ -96,8 +98,11 @@ def iqm(scores: np.ndarray) -> float:
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
     """Return P(X > Y): how often a run of X beats a run of Y in a task, ties counted half, mean over tasks.
 
-    This is Mann and Whitney's U by task, over the number of pairs, from scores (seeds of X, tasks) and (seeds of Y, the
-    same tasks). The interval is a stratified bootstrap.
+    This is Mann and Whitney's U by task, over the number of pairs. The interval is a stratified bootstrap.
+
+    Args:
+        x: scores of X, (seeds of X, tasks).
+        y: scores of Y, (seeds of Y, the same tasks).
     """
     tasks = x.shape[1]
 
@@ -116,7 +121,9 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
 def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
     """Return Student's t-test of x - y, paired by seed (paper, appendix "Statistical hypothesis tests").
 
-    Both are mean scores on a task set by seed. Only seeds in both count; without any, the difference is NaN.
+    Args:
+        x: mean score on a task set, by seed.
+        y: the same for the other method; only seeds in both count, and without any the difference is NaN.
     """
     seeds = sorted(x.keys() & y.keys())
     first, second = np.array([x[s] for s in seeds]), np.array([y[s] for s in seeds])
@@ -167,9 +174,12 @@ def welch(x: np.ndarray, y: np.ndarray) -> Interval:
 
 
 def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """Return (scores - low) / (high - low), of means over seeds; NaN if the baselines, low and high, have equal means.
+    """Return (scores - low) / (high - low), of means over seeds; the bootstrap resamples each group's seeds.
 
-    Each array has the mean scores on a task set by seed, (seeds,); the bootstrap resamples each group's own seeds.
+    Args:
+        scores: mean score of the group on a task set, by seed, (seeds,).
+        low: the same for the lower baseline; each group has seeds of its own.
+        high: the same for the upper baseline; if its mean equals that of `low`, the fraction is NaN.
     """
 
     def share(*replicates: np.ndarray) -> np.ndarray:

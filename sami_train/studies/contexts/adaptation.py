@@ -131,9 +131,15 @@ def adaptation(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Adaptation:
-    """Run a model file from `episodes` starts with a change, in every variant, and compare the variants.
+    """Run episodes with a change in every variant, and compare the variants.
 
-    The first start has the seed, each next one the next integer. `on_round` gets the number of starts in a round.
+    Args:
+        model: the model file.
+        spec: the environment.
+        change: the change, the same in every episode.
+        episodes: number of starts.
+        seed: seed of the first start; each next start has the next integer.
+        on_round: called after each round with the number of starts in it.
 
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
@@ -177,9 +183,14 @@ def judge(
     contract: Contract,
     measure: Measure,
 ) -> Adaptation:
-    """Compute the results of a change from n episodes of every variant, LIVE among them.
+    """Compute the results of a change from the episodes of every variant.
 
-    The k-th episode has the same start in every variant, and in `starts`, which had the new dynamics all along.
+    Args:
+        change: the change.
+        runs: by variant, n episodes each, LIVE among them; the k-th episode has the same start in every variant.
+        starts: n episodes that had the new dynamics all along, from the same starts.
+        contract: the model's contract.
+        measure: the environment's measure: success or return.
 
     Raises:
         ChangeError: every episode is over before the change.
@@ -282,7 +293,12 @@ def contexts_around(
 ) -> dict[str, Any]:
     """Run episodes with a change, without the change, and with the new dynamics all along, from the same starts.
 
-    Arguments are those of `adaptation`.
+    Args:
+        model: the model file.
+        spec: the environment.
+        change: the change.
+        episodes: number of starts.
+        on_round: called after each round with the number of starts in it.
 
     Returns:
         Plain values, among them `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change,

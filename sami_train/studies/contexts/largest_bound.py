@@ -72,11 +72,15 @@ def largest_bounds(
     most_losses: int = 4000,
     on_losses: OnRound | None = None,
 ) -> Iterator[LargestBound]:
-    """Yield the largest bound of every method and ranking at every stage of a run, whose last checkpoint has a buffer.
+    """Yield the largest bound of every method and ranking at every stage of a run.
 
-    For rankings see `ContrastConfig.ranking`; a method without a ranking is trained once. `changes` are new values of
-    the run's configuration, by keys `contrast.NAME`. After `most_losses` losses training stops even without
-    convergence; `on_losses` is called with the number of losses since the last call.
+    Args:
+        run: a run whose last checkpoint has a buffer.
+        methods: names of methods with a contrastive loss.
+        rankings: see `ContrastConfig.ranking`; a method without a ranking is trained once.
+        changes: new values of the run's configuration, by key; only keys `contrast.NAME`.
+        most_losses: number of losses after which training stops even without convergence.
+        on_losses: called with the number of losses since the last call.
 
     Raises:
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is

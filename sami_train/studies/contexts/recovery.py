@@ -65,9 +65,15 @@ class Recoveries(NamedTuple):
 def measure_recoveries(
     model: Path, spec: EnvironmentSpec, tasks: Sequence[Task], episodes: int, seed: int, on_round: OnRound | None = None
 ) -> Recoveries:
-    """Run `episodes` episodes with a change between two of the tasks and as many without, in whole rounds.
+    """Run episodes with a change and as many without; episodes that end before their change do not count.
 
-    The seed draws the changes, and is that of the first start. Episodes that end before their change do not count.
+    Args:
+        model: the model file.
+        spec: the environment.
+        tasks: tasks between which the dynamics change; at least 2.
+        episodes: number of episodes of each kind, rounded up to whole rounds.
+        seed: seed of the drawn changes and of the first start.
+        on_round: called after each round with the number of episodes in it.
 
     Raises:
         SamiError: the model has no atlas, there are fewer than 2 tasks, or see `ChangedEpisodes`.

@@ -36,7 +36,8 @@ class TaskSkills(NamedTuple):
 def skills_by_task(evaluations: Sequence[Evaluation]) -> list[TaskSkills]:
     """Return the fractions of skills in each task, as means over evaluations of one method, sorted by task.
 
-    There must be an evaluation, and all must be of one environment that labels skills.
+    Args:
+        evaluations: at least one; all of one environment that labels skills.
     """
     skills = environment(evaluations[0].env).skills
     by_task: dict[tuple[object, ...], list[TaskResult]] = {}

@@ -96,9 +96,11 @@ def history(actions: np.ndarray, to: np.ndarray) -> np.ndarray:
 
 
 def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -> list[Answer]:
-    """Return the responses of those elements whose motions commands explain in the reference, see `fit_gap`.
+    """Return the responses of those elements whose motions commands explain in the reference.
 
-    A candidate element is `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
+    Args:
+        reference: Episodes with ideal actuators and sensors.
+        names: Candidate elements: `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
     """
     results = []
     for name, signal, column in names:

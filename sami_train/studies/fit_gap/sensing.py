@@ -37,9 +37,13 @@ class SensorNoise(NamedTuple):
 
 
 def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.ndarray:
-    """Return the values of a signal until a command differs from the neutral action (A,), each message once, (m, size).
+    """Return the values of a signal before the first command that differs from `rest`, each message once, (m, size).
 
-    `first` is the tick of the first message to use; if it is 0, the very first message always counts as at rest.
+    Args:
+        trace: An episode.
+        name: The signal's name.
+        rest: The neutral action, (A,).
+        first: Tick of the first message to use; if 0, the very first message always counts as at rest.
     """
     steps = np.flatnonzero(np.abs(trace.executed - rest).max(axis=1) > 1e-6)
     until = int(steps[0]) if len(steps) else len(trace.executed)
@@ -84,8 +88,14 @@ def fit_bias(
 ) -> dict[str, Estimate]:
     """Return the biases of the elements whose true value at rest is known, by `SIGNAL.ELEMENT`.
 
-    If they differ between episodes by more than noise of this standard deviation explains, the interval spans the
-    episodes' biases. Biases that `BiasCalibration` removed from the episodes are added again.
+    If they differ between episodes by more than noise explains, the interval spans the episodes' biases.
+
+    Args:
+        traces: Episodes; biases that `BiasCalibration` removed from them are added again.
+        signal: The signal.
+        known_values: True value at rest, by `SIGNAL.ELEMENT`.
+        rest: The neutral action, (A,).
+        deviation: Standard deviation of the signal's noise.
     """
     errors = {}
     for column, element in enumerate(signal.elements):

@@ -88,7 +88,6 @@ class RobotBody:
         spec = read_spec(self.xml)
         whole = spec.compile()
         self.columns, self.joints = _recorded(path, spec, contract)
-        """By signal, the elements that are readings, and their columns in the readings; and the recorded joints."""
         self.actuators = [actuator.name for actuator in spec.actuators]
         self._order, self._middle, self._half = _actions(path, whole, self.actuators, about, contract)
         self.fixed = [joint.name for joint in spec.joints if joint.name not in self.joints]
@@ -146,10 +145,12 @@ class RobotBody:
         return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
-        """Simulate W windows of L ticks with values of the parameters, (P,).
+        """Simulate windows; return positions and velocities of the joints at each tick, (W, L + 1, 2 n).
 
-        Return positions and velocities of the joints at each tick, (W, L + 1, 2 n), given those at the beginning of
-        each window, (W, 2 n) [rad or m, per second].
+        Args:
+            windows: W windows of L ticks.
+            values: Values of the parameters, (P,).
+            starts: Positions and velocities at the beginning of each window, (W, 2 n) [rad or m, per second].
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}

@@ -65,7 +65,11 @@ def windows_of(
 ) -> tuple[RecordedWindows, RecordedWindows]:
     """Return the windows to fit to, and the held-out windows.
 
-    Readings have `width` columns, for which see `RobotBody.columns`; for `control` see `RobotBody.control`.
+    Args:
+        log: Episodes of the robot.
+        columns: By signal, the elements that are readings, and their columns in the readings.
+        width: Number of columns of the readings.
+        control: Maps actions (T, A) to the actuators' controls (T, A).
 
     Raises:
         SamiError: There are too few windows with a reading at every tick.

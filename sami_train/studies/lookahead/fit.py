@@ -50,12 +50,16 @@ def fit(
     on_update: Callable[[int], None] | None = None,
     start: ForwardModel | None = None,
 ) -> Fit:
-    """Fit a forward model, to be rolled forward over `steps` periods, K, with at most `updates` updates.
+    """Fit a forward model.
 
-    Stretches are split at random into training, selection and held-out ones; the signals are those of the observation,
-    in the contract's order. The seed is that of the split, the initial weights and the batches. `on_update` is called
-    every `REPORT_EVERY` updates with that number. `start` is a model to fine-tune, such as one of another robot; None
-    starts from random weights.
+    Args:
+        stretches: the data; stretches are split at random into training, selection and held-out ones.
+        signals: the signals of the observation, in the contract's order.
+        steps: K, the number of periods over which the model will be rolled forward.
+        seed: seed of the split, the initial weights and the batches.
+        updates: most updates.
+        on_update: called every `REPORT_EVERY` updates with that number.
+        start: a model to fine-tune, such as one of another robot; None starts from random weights.
 
     Raises:
         SamiError: there are too few transitions or stretches.

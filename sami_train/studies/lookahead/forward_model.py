@@ -54,9 +54,13 @@ class ForwardModel:
     """The bias of each layer: (units,), (units,), (D,)."""
 
     def change(self, observation: Wide, action: Array, before: Array, context: Array) -> Wide:
-        """Return the change of observations (N, D) within a period, (N, D), computed in double precision.
+        """Return the change within a period, (N, D), computed in double precision.
 
-        `action` was applied in this period, `before` in the period before, (N, A) each; contexts are (N, C).
+        Args:
+            observation: (N, D), the signals concatenated in the contract's order.
+            action: (N, A), the applied action of this period.
+            before: (N, A), the applied action of the period before.
+            context: (N, C).
         """
         x: Wide = np.concatenate([observation, action, before, context], axis=1, dtype=np.float64)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
@@ -69,8 +73,11 @@ class ForwardModel:
         Step k, from K down to 1, predicts from k to k - 1 periods ago. A number that is younger than k periods takes
         part of the step, or none: half of the second step at an age of 1.5 periods.
 
-        The observation (N, D) is as it arrived, `age` (N, D) that of each number [periods]. `actions` are K + 1 arrays
-        (N, A), the last applied action first; the context (N, C) is that of the step before.
+        Args:
+            observation: (N, D) as it arrived.
+            age: (N, D), the age of each number [periods].
+            actions: K + 1 arrays (N, A), the last applied action first.
+            context: (N, C), the context of the step before.
         """
         x: Wide = observation.astype(np.float64)
         for k in range(len(actions) - 1, 0, -1):
@@ -102,9 +109,14 @@ def require_steps(steps: int) -> None:
 
 
 def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, origin: str) -> Artifact:
-    """Return a model file, `out`, with a forward model in front of its policy, which replaces any earlier one.
+    """Return a model file with a forward model in front of its policy, which replaces any earlier forward model.
 
-    `steps` is K. `origin` describes the data of the fit for readers. The old file may not be written yet.
+    Args:
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
+        steps: K.
+        forward: the fitted forward model.
+        origin: description, for readers, of the data of the fit.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.

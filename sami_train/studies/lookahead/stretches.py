@@ -73,9 +73,12 @@ LEAST = 2
 def recorded_stretches(
     paths: Sequence[Path], contract: Contract, command_delay_s: float | None = None
 ) -> list[Stretch]:
-    """Return the stretches of recordings, for a forward model of the contract's model; another may have made them.
+    """Return the stretches of recordings.
 
-    `command_delay_s` is the delay from the write of an action to its effect [s]; None uses each recording's value.
+    Args:
+        paths: paths of the recordings.
+        contract: contract of the model for which the forward model is; another model may have made the recordings.
+        command_delay_s: delay from the write of an action to its effect [s]; None uses each recording's value.
 
     Raises:
         RecordingError: a recording cannot be read.

@@ -182,7 +182,9 @@ def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
 def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
     """Return the environment of an adopted policy on a robot's MJCF model.
 
-    `name` is the path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
+    Args:
+        contract: The contract of the policy's file.
+        name: Path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
 
     Raises:
         SamiError, UnknownName: The policy was not adopted, or policy and robot do not match.

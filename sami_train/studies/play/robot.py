@@ -79,7 +79,10 @@ class SceneFile(Settings):
 class PlayedRobot:
     """A compiled robot: each element of the action is the position target of a joint under PD control.
 
-    The recipe has the policy's elements, default pose and gains; `rate_hz` is the number of actions per second.
+    Args:
+        settings: The settings of the file that `--robot` names.
+        recipe: The policy's elements, default pose and gains.
+        rate_hz: Actions per second.
 
     Raises:
         SamiError, UnknownName: The model cannot be read, a joint, body or keyframe does not exist, gains are missing,

@@ -60,9 +60,12 @@ def measure_probe(
 
 
 def with_probe(artifact: Artifact, out: Path, estimate: FittedReadout) -> Artifact:
-    """Return a model file, `out`, with a probe, which replaces an earlier one; the old file may not be written yet.
+    """Return a model file with a probe, which replaces an earlier one; only features that it identifies have outputs.
 
-    Only features that the probe identifies have outputs.
+    Args:
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
+        estimate: the fitted probe.
 
     Raises:
         CheckFailed: the old or the new file does not reproduce its golden steps.

@@ -66,7 +66,10 @@ def bounds(feature: ProbedFeature) -> tuple[float, float]:
 def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDArray[np.floating]) -> dict[str, Array]:
     """Return the outputs of the probe's graph by name: (N, 3) estimate, low and high, or (N, parts) from 0 to 1.
 
-    The readout is that of the features with outputs alone, in this order; contexts are (N, C).
+    Args:
+        readout: the readout of these features alone.
+        features: the features with outputs, in order.
+        contexts: (N, C).
     """
     estimates = {}
     places = np.split(readout.places(contexts), np.cumsum(widths(features))[:-1], axis=1)
@@ -172,10 +175,14 @@ def fit(
     step: int,
     seed: int = 0,
 ) -> FittedReadout:
-    """Fit a probe of these features to the contexts (T, C) of each episode, given the task of each.
+    """Fit a probe.
 
-    `step` is the first that counts; shorter episodes are left out. The seed is that of the split, the initial weights
-    and the batches.
+    Args:
+        episodes: contexts (T, C) of each episode.
+        tasks: task of each episode.
+        features: features to estimate.
+        step: first step that counts; shorter episodes are left out.
+        seed: seed of the split, the initial weights and the batches.
 
     Raises:
         SamiError: fewer than `LEAST` episodes count.

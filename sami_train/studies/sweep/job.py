@@ -115,9 +115,14 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
 
 
 def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, subset: Sequence[Piece]) -> None:
-    """Write the description of a part of a measurement, which measures these pieces, into a new log folder.
+    """Write the description of a part of a measurement.
 
-    `policy` is `{"model": FILE}` or `{"run": FOLDER}`; `episodes` count per task or per set, as in `evaluate`.
+    Args:
+        logs: the part's log folder, which must not exist yet.
+        policy: `{"model": FILE}` or `{"run": FOLDER}`.
+        env: name of the environment.
+        episodes: episodes per task or per set, as in `evaluate`.
+        subset: the pieces of the evaluation that this part measures.
     """
     make_folder(logs)
     pieces = [

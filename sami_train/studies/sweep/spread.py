@@ -44,8 +44,17 @@ def spread(
 ) -> None:
     """Run the episodes of `evaluate_gaps` on an engine and store the results, which `evaluate_gaps` then reads.
 
-    The measurement has at most as many parts as the engine runs jobs at once. The jobs find the policy, `source`, by
-    `policy`, which is `{"model": FILE}` or `{"run": FOLDER}`. The other arguments are those of `evaluate_gaps`.
+    Args:
+        engine: runs the jobs; the measurement has at most as many parts as the engine runs jobs at once.
+        policy: where the jobs find the policy: `{"model": FILE}` or `{"run": FOLDER}`.
+        source: the same policy.
+        env: name of the environment.
+        task_sets: names of task sets.
+        gaps: sim-to-real profiles to evaluate with; None stands for no profile.
+        episodes: number of episodes in each task or in each set, see `evaluate_gaps`.
+        keep: the file to which the caller will write the results; call within `keeping(keep)`.
+        on_task: called with each task's result as it arrives.
+        seed: seed of the starts.
 
     Raises:
         SweepError, OSError: a part failed, or its job cannot be started; the results of other parts are kept.

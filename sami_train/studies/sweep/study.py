@@ -83,11 +83,15 @@ def read_study(path: Path) -> list[RunRecord]:
 
 
 def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
-    """Read runs from run folders, study files (`runs.jsonl`), or folders with any of them, such as a sweep.
+    """Read runs from run folders and study files.
 
-    A colon and a pattern after a path select runs by name, e.g. `results/panda-100k-k:panda-*-k64`. A run that occurs
-    twice counts once; if both its folder and its line in a study file exist, the folder is read. Runs are sorted by the
-    paths of their folders.
+    Args:
+        paths: run folders, study files (`runs.jsonl`), or folders that contain any of them (such as a sweep). A colon
+            and a pattern after a path select runs by name, e.g. `results/panda-100k-k:panda-*-k64`. A run that occurs
+            twice counts once; if both its folder and its line in a study file exist, the folder is read.
+
+    Returns:
+        The runs, sorted by the paths of their folders.
 
     Raises:
         RunError: a path has no matching run, or a run is damaged.

@@ -93,11 +93,16 @@ def distil(
     on_chunk: Callable[[Mapping[str, float]], None] | None = None,
     env: str | None = None,
 ) -> ContextSAC:
-    """Train a student of the teacher in `source`, or continue the one in `out`; Ctrl-C stops the training and saves it.
+    """Train a student of a teacher, or continue the student in `out`. Ctrl-C stops the training and saves the student.
 
-    `steps` are environment steps of all rows together, including those already done. The method is the one whose policy
-    the student has: `tesac`, or `sac` for a policy without memory. `on_chunk` is called every `LOG_EVERY` chunks with
-    the steps done and the mean losses. `env` is the teacher's environment, to be sure; see `load_teacher`.
+    Args:
+        source: folder of the teacher.
+        out: the run's folder.
+        steps: environment steps of all rows together, including those already done.
+        method: method whose policy the student has: `tesac`, or `sac` for a policy without memory.
+        seed: seed of everything random.
+        on_chunk: called every `LOG_EVERY` chunks with the steps done and the mean losses.
+        env: the teacher's environment, to be sure; see `load_teacher`.
 
     Raises:
         SamiError: there is no such teacher, `method` has no student, or `out` has another run than such a student.

@@ -102,8 +102,12 @@ class AdaptivePPO(PPO):
 def train_teacher(folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: OnMeasured) -> Teacher:
     """Train a teacher, or continue the teacher in the folder. Ctrl-C stops the training and saves the teacher.
 
-    The settings must equal those of a teacher in the folder, which is created if missing. `steps` are environment steps
-    of all rows together, including those already done. There are `every` environment steps between two measurements.
+    Args:
+        folder: the teacher's folder, created if missing.
+        config: settings of the training; they must equal those of a teacher in the folder.
+        steps: environment steps of all rows together, including those already done.
+        every: environment steps between measurements.
+        on_measured: called with each measurement.
 
     Raises:
         SamiError: the folder has other files or settings, or is in use, or the environment has no batch.

@@ -86,7 +86,10 @@ def training_batch(spec: EnvironmentSpec, rows: int) -> TrainingBatch:
 class BatchVecEnv(VecEnv):
     """A vector environment of a batch's rows, which resets finished rows; it observes `observation` and `privileged`.
 
-    The first row's first episode has the seed, that of each next row the next integer.
+    Args:
+        batch: the environment's batch.
+        spec: its specification.
+        seed: seed of the first row's first episode; each next row has the next integer.
     """
 
     def __init__(self, batch: TrainingBatch, spec: EnvironmentSpec, seed: int) -> None:
