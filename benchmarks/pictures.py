@@ -95,6 +95,7 @@ def card(model: Path) -> None:
     """Write a shipped model's card and its curve, from the file itself and from its run's line in results/models."""
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.card import card_files
+    from sami_train.files import unfinished
     from sami_train.studies.sweep.study import find_runs
 
     contract = read_artifact(model).contract
@@ -104,7 +105,8 @@ def card(model: Path) -> None:
         same = all(run.config.get(key) == training.get(key) for key in compared_keys[0])
         if same and all(run.facts.get(key) == training.get(key) for key in compared_keys[1]):
             for path, content in card_files(run, contract, model).items():
-                path.write_bytes(content)
+                with unfinished(path) as file:
+                    file.write_bytes(content)
             return
     raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
 

@@ -53,7 +53,7 @@ def bars() -> Iterator[Progress]:
         try:
             yield bar
         except KeyboardInterrupt as error:
-            raise error if error.args else KeyboardInterrupt("stopped; nothing was written, start again") from None
+            raise error if error.args else KeyboardInterrupt("stopped; nothing was written") from None
 
 
 def phase(bar: Progress, title: str, total: int) -> TaskID:
@@ -67,7 +67,7 @@ def phase(bar: Progress, title: str, total: int) -> TaskID:
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar during a `with` block; yield a function that advances it by a number."""
     with bars() as bar:
-        task = bar.add_task(title, total=total)
+        task = phase(bar, title, total)
         yield lambda count: bar.advance(task, count)
 
 

@@ -27,15 +27,16 @@ def import_from_folder_of(path: Path) -> None:
 
 
 def load_factory(name: str, kind: str, example: str, fits: Callable[[Any], bool] = callable) -> Callable[..., Any]:
-    """Return the callable that `name`, MODULE:FACTORY, names; an error suggests those that `fits` accepts.
+    """Return the callable that `name`, MODULE:FACTORY, names; errors and other arguments as of `user_code.load_named`.
 
-    Other arguments and errors as of `user_code.load_named`.
+    If the module does not have it, the error lists the module's own values that `fits` accepts.
     """
     module, factory_name = module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
-        public = [(key, value) for key, value in vars(module).items() if not key.startswith("_") and fits(value)]
-        names = [key for key, value in public if getattr(value, "__module__", None) == module.__name__]
+        public = [(key, value) for key, value in vars(module).items() if not key.startswith("_")]
+        local = [(key, value) for key, value in public if getattr(value, "__module__", None) == module.__name__]
+        names = [key for key, value in local if fits(value)]
         raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it; e.g. {example}.")
     return factory
 

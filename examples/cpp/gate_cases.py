@@ -140,6 +140,11 @@ def by_hand() -> Iterator[Case]:
     yield "fallback", falling, lost
     yield "fallback with a rate", {**falling, "rate": 5.0}, lost
     yield "fallback with a measured rest", {**falling, "rest": "effort", "rate": 5.0, "blend_in_s": 0.1}, lost
+    unknown: list[Step] = [
+        Tick(round(at * PERIOD, 6), stamp, (0.4, -0.3), 1, (0.2, NAN, 0.0, speed))
+        for at, (stamp, speed) in enumerate([(0.0, 0.0), (-1.0, 0.0), (-1.0, 0.0), (0.12, 2.5)])
+    ]
+    yield "fallback before a rest was measured", {**falling, "rest": "effort"}, unknown
     yield "back from rest", {**rate, "hold_ticks": 0}, [
         *ticks((0.2, 0.4)), *old(3, PERIOD), *ticks((0.5, 0.5), (0.5, 0.5), start=4 * PERIOD),
     ]  # fmt: skip

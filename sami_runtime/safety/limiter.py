@@ -133,9 +133,13 @@ class Workspace:
 
 
 def longest_step(way: Float64, change: Float64) -> Float64:
-    """Return the longest steps from which one can stop within distances `way`, if each is shorter by `change`.
+    """Return the longest steps (A,) after which one can still stop within some distances.
 
-    A step s and the n = ceil(s / c) - 1 shorter ones cover s + (s - c) + ... together. If c is 0, a step goes anywhere.
+    A step s is followed by ceil(s / change) - 1 shorter ones, and together they cover s + (s - change) + ...
+
+    Args:
+        way: (A,) distances, not negative.
+        change: (A,) by how much each step is shorter than the one before it; 0 allows steps of the whole distance.
     """
     steps = np.maximum(np.ceil((np.sqrt(1 + 8 * way / np.where(change > 0.0, change, np.inf)) - 1) / 2), 1)
     return way / steps + change * (steps - 1) / 2
@@ -152,7 +156,7 @@ PAUSE_PERIODS = 2
 """Longest elapsed time [periods] that a step may use: after a pause, a step is no longer than after this time."""
 
 UNLIMITED = 1e100
-"""An acceleration [unit/s^2] from here on does not limit: its square, which easing computes, would overflow."""
+"""An acceleration [unit/s^2] from here on does not limit: what braking computes from it could overflow."""
 
 SHORTEST_PERIODS = 0.5
 """Shortest time [periods] over which a speed is measured: over almost no time, a step has no meaningful speed. The

@@ -151,9 +151,11 @@ def build_stop(name: str) -> Callable[[], object]:
 
 def _needs_nothing(value: Any) -> bool:
     """Whether a value is a function that can be called without arguments, unlike the adapters beside it."""
+    if not isfunction(value):
+        return False
     with suppress(TypeError):
         signature(value).bind()
-        return isfunction(value)
+        return True
     return False
 
 

@@ -20,7 +20,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.export.atlas import least_episodes, measure, require_enough
 from sami_train.export.card import card_files
 from sami_train.export.export import compose_model
-from sami_train.export.model_file import recompose, write
+from sami_train.export.model_file import recompose
 from sami_train.export.training_ranges import known_tasks, measure_ranges
 from sami_train.files import read_json, unfinished
 from sami_train.runs.folder import RunFolder
@@ -104,12 +104,12 @@ def export_run(
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
     pages = card_files(RunRecord.of_folder(run.path), artifact.contract, out) if card else {}
-    # The files get their names together, after all others are complete: an interruption leaves none without the others.
-    with unfinished(weights) as temporary, ExitStack() as stack:
+    # All get their names once they are complete, the model last: an interruption leaves no model without the others.
+    with unfinished(out) as file, unfinished(weights) as temporary, ExitStack() as stack:
+        file.write_bytes(artifact.model_bytes)
         write_weights(temporary, agent.weights(artifact.contract.weights_sha256, targets=False))
         for path, content in pages.items():
             stack.enter_context(unfinished(path)).write_bytes(content)
-        write(artifact)
     return Exported(artifact.contract, weights, tuple(pages))
 
 

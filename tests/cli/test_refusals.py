@@ -280,8 +280,8 @@ def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_cop
     assert contents(tmp_path) == before
 
 
-def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_path, monkeypatch):
-    from sami_train.export import export_run as module
+def test_an_export_that_fails_writes_nothing_and_names_the_model_last(sami, panda, tmp_path, monkeypatch):
+    from sami_runtime import files
     from sami_train.export.export_run import export_run
     from sami_train.runs.folder import RunFolder
 
@@ -294,11 +294,16 @@ def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, panda, tmp_p
         export_run(RunFolder.open(panda.run), tmp_path / "x.onnx", atlas_episodes=0, additions=[fail])
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
-    def stop(artifact):
-        assert list(tmp_path.glob("x.png*")), "the card is complete, under another name"
-        raise KeyboardInterrupt
+    put_in_place, names = files._put_in_place, []
 
-    monkeypatch.setattr(module, "write", stop)
+    def stop(temporary, path, backup):
+        names.append(path.name)
+        if path.suffix == ".onnx":
+            raise KeyboardInterrupt
+        put_in_place(temporary, path, backup)
+
+    monkeypatch.setattr(files, "_put_in_place", stop)
     with pytest.raises(KeyboardInterrupt):
         export_run(RunFolder.open(panda.run), tmp_path / "x.onnx", atlas_episodes=0)
-    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+    assert (names[-1], sorted(names)) == ("x.onnx", ["x.md", "x.onnx", "x.png", "x.safetensors"])
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["x.md", "x.png", "x.safetensors"]

@@ -16,6 +16,7 @@ KINDS = {
     "sami_models/panda-satesac.onnx": "a model",
     "sami_models/panda-satesac.md": "its card",
     "sami_train/config/presets/paper.toml": "a preset",
+    "sami_train/evaluation/paper.toml": "the paper's numbers",
     "sami_train/envs/panda_mujoco/panda.xml": "the Panda for MuJoCo",
     "sami_runtime/recording/page/view.html": "the page of sami view",
     "sami_runtime/robots/franka/fr3.urdf": "a robot's kinematics",

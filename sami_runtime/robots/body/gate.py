@@ -105,9 +105,8 @@ class BodyGate(SafetyGate):
         stamp = None if now is None else min(now, observation.measured(self._positions))
         drop_before(self._commands, math.inf if stamp is None else stamp)
         joints[1:] = [joints[1] / self._slower] if len(joints) > 1 else [np.zeros(count)]
-        if stamp is None or not np.array_equal(joints, self._joints or ()):  # equal: a slow sensor, or a stuck one
-            self._joints, self._state, self._state_at = joints, (joints[0], joints[1]), stamp
-        self._stamp = stamp
+        if stamp is None or stamp != self._stamp or not np.array_equal(joints, self._joints or ()):
+            self._joints, self._state, self._stamp, self._state_at = joints, (joints[0], joints[1]), stamp, stamp
         return (self.outside() or None) if self._episode.last_write is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:

@@ -276,7 +276,10 @@ class Gate {
         return stop({Kind::fallback, -1, 0.0, 0.0});
       drive(proposal);
       ruling_.fallback = true;
-      if (limits_.rest_signal >= 0) rest_ = ruling_.action;  // what was measured last is from before the fallback
+      if (limits_.rest_signal >= 0) {  // what was measured last is from before the fallback
+        rest_ = ruling_.action;
+        measured_rest_ = true;
+      }
       return ruling_;
     }
     if (!rest_known()) return standing();

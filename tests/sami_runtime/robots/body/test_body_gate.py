@@ -169,18 +169,6 @@ def test_at_1_khz_all_commands_since_late_joints_count(elbow, late):
     assert len(gate._commands) == pytest.approx(200, abs=2)
 
 
-def test_a_stuck_sensor_of_joints_does_not_lead_beyond_an_end(elbow):
-    """Each repetition with a new stamp counted as a measurement, and the joint moved on for ever."""
-    gate, period = elbow("joint_velocities")
-    way = [0.0]
-    for tick in range(60):
-        assert gate.fault(of_elbow(way[min(tick, 4)], 0.0, tick * period), tick * period) is None
-        way.append(way[-1] + period * float(gate.write(gate.propose(np.float32([3.0]), tick * period)).action[0]))
-    assert max(way) == pytest.approx(1.0, abs=1e-4)
-    gate.fault(of_elbow(0.9, 0.0, 60 * period), 60 * period)
-    assert gate.propose(np.float32([3.0]), 60 * period).action[0] == pytest.approx(0.1 / period)
-
-
 def test_the_step_after_a_late_tick_is_no_longer_than_others(elbow):
     """It was twice as long, and a robot makes each step in one period: at twice the allowed speed."""
     gate, period = elbow("joint_positions", velocity={"most": 2.0})
