@@ -7,7 +7,7 @@ import importlib.util
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.resources import files
 from pathlib import Path
@@ -25,12 +25,28 @@ from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, read_runs
 from sami_train.studies.report.episodes import require_renderer
 from sami_train.studies.report.parts import Cost, Parts, Progress, ReportPlan, measure_parts
-from sami_train.studies.report.sections import Section, sections, tiles
+from sami_train.studies.report.sections import Section, Tile, sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
 
 
-def render(head: Mapping[str, Any], sections: Sequence[Section], folder: Path) -> str:
-    """Return the page, whose head and foot are those of `_head`, as HTML with its films, read from the folder.
+@dataclass(frozen=True)
+class Head:
+    """The head and the foot of the page."""
+
+    title: str
+    subtitle: str
+    tiles: Mapping[str, Sequence[Tile]]
+    """Tiles by subject."""
+    facts: Mapping[str, Mapping[str, Any]]
+    """Provenance of each subject, by its name."""
+    provenance: Mapping[str, str]
+    """Provenance of the page."""
+    files: Sequence[str]
+    """Paths of the other files, relative to the page."""
+
+
+def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
+    """Return the page as HTML with its films, which are read from the folder.
 
     Raises:
         ModuleNotFoundError: jinja2 or matplotlib is not installed.
@@ -87,10 +103,18 @@ def write_report(
     progress: Progress,
     cost: Cost | None = None,
 ) -> dict[str, Any]:
-    """Measure the parts that are not stored yet, and write the report about subjects of one environment.
+    """Measure the parts that are not stored yet, and write the report.
 
-    The report quotes `command`, the arguments of the command that makes it. Without `cost`, no step is measured. Return
-    the report's summary as plain values, which report.json also has.
+    Args:
+        subjects: models and runs of one environment.
+        plan: options of the report.
+        out: the folder, see `check_out`.
+        command: the arguments of the command that makes the report, which the report quotes.
+        progress: called with the progress.
+        cost: measures a step; None leaves this part out.
+
+    Returns:
+        The report's summary, as plain values; also written to report.json.
 
     Raises:
         SamiError: see `require_alike` and `measure_parts`.
@@ -138,8 +162,7 @@ def _comparison(subjects: Sequence[Subject]) -> MethodComparison | None:
         return None  # the evaluations differ: the report has only the table of scores
 
 
-def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], seconds: float) -> dict[str, Any]:
-    """Return the head and the foot of the page: titles, tiles, provenance of subjects and page, and other files."""
+def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], seconds: float) -> Head:
     names = [part.subject.name for part in parts]
     first = parts[0].subject
     title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
@@ -147,21 +170,20 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     git = git_state()
     tools = versions() | {name: number for name in FIGURE_PACKAGES if (number := installed_version(name)) is not None}
     spent_by_part = {name: sum(p.seconds.get(name, 0.0) for p in parts) for p in parts for name in p.seconds}
-    methods = " and ".join(dict.fromkeys(part.subject.method for part in parts))
-    return {
-        "title": title,
-        "subtitle": f"{methods} on {first.spec.name}{listed}",
-        "tiles": {part.subject.name: tiles(part) for part in parts} if len(parts) <= 6 else {},
-        "facts": {part.subject.name: part.subject.training() for part in parts},
-        "provenance": {
+    return Head(
+        title=title,
+        subtitle=f"{' and '.join(dict.fromkeys(part.subject.method for part in parts))} on {first.spec.name}{listed}",
+        tiles={part.subject.name: tiles(part) for part in parts} if len(parts) <= 6 else {},
+        facts={part.subject.name: part.subject.training() for part in parts},
+        provenance={
             "command": shlex.join(command),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
             "versions": ", ".join(f"{name} {number}" for name, number in tools.items()),
             "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {cost:.1f} s" for name, cost in spent_by_part.items()),
         },
-        "files": files,
-    }
+        files=files,
+    )
 
 
 def _summary(part: Parts) -> dict[str, Any]:

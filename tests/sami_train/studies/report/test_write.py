@@ -18,7 +18,7 @@ from sami_train.studies.charts.chart import Chart, Panel
 from sami_train.studies.compare import estimates
 from sami_train.studies.report.parts import PARTS, ReportPlan, find_robustness
 from sami_train.studies.report.subject import Subject, merged, require_alike
-from sami_train.studies.report.write import check_out, render, write_report
+from sami_train.studies.report.write import Head, check_out, render, write_report
 from sami_train.studies.sweep.study import find_runs
 
 REPOSITORY = Path(__file__).parents[4]
@@ -181,8 +181,7 @@ def test_robustness_is_taken_of_the_same_weights_alone():
 )
 def test_a_run_of_any_name_leaves_the_page_as_it_is(name, tmp_path):
     def page(title):
-        head = {"title": title, "subtitle": title, "tiles": {}, "facts": {title: {"run": title}}}
-        head |= {"provenance": {"command": title}, "files": [title]}
+        head = Head(title, title, {}, {title: {"run": title}}, {"command": title}, [title])
         return render(head, [], tmp_path)
 
     assert page(name) == page("NAMED").replace("NAMED", html.escape(name).replace("&quot;", "&#34;"))
