@@ -143,9 +143,14 @@ def playing(
 def playing_in_processes(
     source: Source, spec: EnvironmentSpec, episodes: int, processes: int, gap: GapProfile | None = None
 ) -> Iterator[tuple[Play, None]]:
-    """Yield a `Play` whose rounds are shared by at most `processes` processes, without a native batch, and no policy.
+    """Yield a `Play` whose rounds are shared by several processes, and None; its results are bit-equal to `playing`'s.
 
-    Its results are bit-equal to those of `playing`, whose arguments the others are.
+    Args:
+        source: the policy.
+        spec: the environment, which is stepped without a native batch.
+        episodes: about how many episodes one call of `Play` will have.
+        processes: most processes to start.
+        gap: the sim-to-real profile, or None.
     """
     rows = side_by_side(episodes)
     with sharing(_stage_of, (source, spec, rows, gap), min(processes, -(-episodes // rows)), in_order=True) as run:

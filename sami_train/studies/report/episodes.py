@@ -64,9 +64,12 @@ class ReportEpisode:
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
-    """Return the task set and the task of each episode, for `episodes` episodes per task.
+    """Return the task set and the task of each episode.
 
-    If the measure is the return, that is the number per set, whose tasks come in turn as in evaluations with this seed.
+    Args:
+        spec: the environment.
+        episodes: episodes per task, or per set if the measure is the return; then a set's tasks come in turn.
+        seed: seed of the turns, which are as in evaluations.
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
@@ -79,7 +82,12 @@ def play_episodes(
 ) -> list[ReportEpisode]:
     """Play one episode for each scheduled task. The start of the k-th depends only on k, not on `processes`.
 
-    So many processes share the episodes, or threads if the simulation has native threads.
+    Args:
+        source: the policy.
+        spec: the environment.
+        scheduled: task set and task of each episode.
+        processes: number of processes that share the episodes, or of threads if the simulation has native threads.
+        on_round: called after each round with the number of episodes in it.
     """
     if plays_in_batch(spec, None):
         return _in_batch(source, spec, scheduled, processes, on_round)
@@ -208,10 +216,17 @@ def require_renderer(spec: EnvironmentSpec) -> None:
 
 
 def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: int = 0) -> dict[str, Any]:
-    """Play and film an episode of a task, which is hidden from the policy; `number` sets its start as `play_episodes`.
+    """Play and film an episode of a task.
 
-    The film is NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion. Return plain
-    values: the task, the outcome of the episode, and the names of both files.
+    Args:
+        source: the policy.
+        spec: the environment.
+        task: the task, which is hidden from the policy.
+        path: the file, NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion.
+        number: index of the episode, which sets its start as in `play_episodes`.
+
+    Returns:
+        Plain values: the task, the outcome of the episode, and the names of both files.
     """
     size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
