@@ -58,7 +58,7 @@ def test_the_table_is_what_the_python_gate_rules():
 def require_every_reason_and_limit(table):
     ticks = [row for row in (line.split(",") for line in table.splitlines()) if row[0] == "tick"]
     kinds = {"age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds", "jump"}
-    assert {tick[6] for tick in ticks} == {"", *kinds, "refused", "missed", "pause", "start"}
+    assert {tick[6] for tick in ticks} == {"", *kinds, "refused", "missed", "pause", "start", "fallback"}
     limits = {name.split(" ")[0] for tick in ticks for name in tick[7].split(";") if name}
     assert limits == {"bounds", "rate", "gentle", "acceleration", "workspace", "blend-in", "rest", "stop"}
 
