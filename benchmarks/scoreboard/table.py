@@ -152,8 +152,8 @@ def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
         if not METHODS[method].in_house:
             continue
         peers = {other: middle[0] for other, middle in middles.items() if not METHODS[other].in_house}
-        above = [f"{other} ({score:,.0f})" for other, score in peers.items() if score > value]
-        below = [f"{other} ({score:,.0f})" for other, score in peers.items() if score <= value]
+        above = [other for other, score in peers.items() if score > value]
+        below = [other for other, score in peers.items() if score <= value]
         yield f"| {method} ({value:,.0f}) | {name} | {', '.join(above) or 'none'} | {', '.join(below) or 'none'} |"
 
 
