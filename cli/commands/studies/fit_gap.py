@@ -47,7 +47,7 @@ def fit_gap(
             if any(getattr(other.contract, key) != getattr(log.contract, key) for key in ("observation", "action")):
                 raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record with the same model.")
             if any(filecmp.cmp(path, recording, shallow=False) for path in reference for recording in recordings):
-                raise SamiError("--reference is a recording of the robot itself; give the simulator's, without --gap.")
+                raise SamiError("--reference is a recording of the robot itself; give one of the simulator (no --gap).")
             traces = list(other.traces)
         else:
             traces = simulated(environment_of(log.contract, env), log.traces)
