@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,13 +56,10 @@ def contrast(
         raise SamiError(f"losses is {losses!r}; it must be a whole number of at least {LEAST_LOSSES}.")
     require_known("ranking", rankings, RANKINGS)
     computed = []
-    columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
-    with bars(*columns) as progress:
+    with bars(TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn()) as progress:
         task = progress.add_task("", total=None, count=0)
-        bounds = largest_bounds(
-            RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
-        )
-        for bound in bounds:
+        advance = partial(progress.advance, task)
+        for bound in largest_bounds(RunFolder.open(run), methods, rankings, changes, losses, advance):
             computed.append(bound)
             progress.update(task, count=len(computed))
     result = {"run": run.name, "set": changes, "stages": STAGES, "ceilings": [asdict(bound) for bound in computed]}
