@@ -14,7 +14,7 @@ from .options import FORCE, JSON, split_pair
 from .output import print_text, text_console
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.evaluation.results import OnTask
@@ -44,12 +44,12 @@ def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def bars(*columns: ProgressColumn) -> Iterator[Progress]:
     """Show progress bars on standard error during a `with` block, if it is a terminal and without --json."""
     from rich.progress import Progress
 
     console = text_console(error=True)
-    with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
+    with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
         try:
             yield bar
         except KeyboardInterrupt as error:

@@ -83,3 +83,10 @@ def test_a_run_without_its_buffer_says_what_is_missing(sami, run_copy):
     result = sami("contrast", run_copy)
     assert result.code == 1
     assert "has no checkpoint with a buffer" in result.err
+
+
+def test_too_few_episodes_are_refused_with_the_command_that_collects_more(sami, run_copy, monkeypatch):
+    monkeypatch.setattr("sami_train.studies.contexts.largest_bound.HELD_OUT_EVERY", 10_000)
+    result = sami("contrast", run_copy, "--method", "satesac")
+    assert (result.code, result.out) == (1, "")
+    assert f"and 10000 are the fewest. Collect more: sami train --resume {run_copy} --steps N" in result.err

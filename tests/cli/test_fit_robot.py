@@ -8,6 +8,8 @@ import pytest
 pytest.importorskip("mcap")
 pytest.importorskip("mujoco")
 
+from sami_cli import main
+
 from tests.making.hidden_robot import JOINTS, draw_hidden, hide, nominal_arm, recorded
 
 
@@ -62,6 +64,27 @@ def test_what_cannot_be_written_or_would_count_twice_is_refused_before_anything_
         assert reason in result.err
     assert "is named twice" in sami("fit-gap", recording, recording).err
     assert "nowhere is no folder" in sami("fit-gap", recording, "--out", "nowhere/gap.toml").err
+
+
+def test_recorded_tasks_that_differ_are_refused_with_the_option_that_fixes_them(sami, recording):
+    Path("robot.toml").write_text(Path("robot.toml").read_text().replace("[1.0]", "[0.5, 2.0]"))
+    recorded(Path("robot.toml"), Path("tasks.mcap"), episodes=6)
+    result = sami("fit-robot", "robot.toml", "tasks.mcap", "--out", "fitted.xml")
+    assert (result.code, result.out, Path("fitted.xml").exists()) == (1, "", False)
+    assert "tasks.mcap: the recorded tasks differ in fitted_load (0.5 to 2), and a fit describes one" in result.err
+    assert "add --fix fitted_load=VALUE to sami run" in result.err
+
+
+@pytest.mark.parametrize("command", [("fit-robot", "robot.toml", "run.mcap"), ("fit-gap", "run.mcap")])
+def test_an_interrupted_fit_says_that_nothing_was_written(recording, monkeypatch, capfd, command):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sami_train.studies.fit_gap.trace.read_log", interrupted)
+    monkeypatch.setattr("sys.argv", ["sami", *command])
+    with pytest.raises(SystemExit, match="130"):
+        main()
+    assert capfd.readouterr() == ("", "sami: stopped; nothing was written, start again\n")
 
 
 def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...measuring import bars
 from ...options import JSON, OwnEnvironment
-from ...output import plain_table, print_table, print_text, text_console
+from ...output import plain_table, print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +41,7 @@ def contrast(
     env: OwnEnvironment = None,
 ) -> None:
     """Print the bound that a contrastive loss reaches alone, on early, middle and final data of a run."""
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn, TextColumn
 
     from sami_runtime.errors import SamiError, require_known
     from sami_train.config.resolve import parse_override
@@ -54,13 +56,10 @@ def contrast(
         raise SamiError(f"losses is {losses!r}; it must be a whole number of at least {LEAST_LOSSES}.")
     require_known("ranking", rankings, RANKINGS)
     computed = []
-    columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
-    with Progress(*columns, console=text_console(error=True), transient=True) as progress:
+    with bars(TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn()) as progress:
         task = progress.add_task("", total=None, count=0)
-        bounds = largest_bounds(
-            RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
-        )
-        for bound in bounds:
+        advance = partial(progress.advance, task)
+        for bound in largest_bounds(RunFolder.open(run), methods, rankings, changes, losses, advance):
             computed.append(bound)
             progress.update(task, count=len(computed))
     result = {"run": run.name, "set": changes, "stages": STAGES, "ceilings": [asdict(bound) for bound in computed]}

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ...measuring import bars
 from ...model_file import environment_of
 from ...options import FORCE, JSON
 from ...output import plain_table, print_table, print_text
@@ -38,19 +39,20 @@ def fit_gap(
         require_output(out, FORCE.get(), inputs)
     if reference and env is not None:
         raise typer.BadParameter("--reference takes the simulator's place; leave out --env")
-    log = read_log(recordings)
-    require_excitation(log)  # before anything is simulated
-    if reference:
-        other = read_log(reference)
-        if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
-            raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
-        if any(filecmp.cmp(path, recording, shallow=False) for path in reference for recording in recordings):
-            raise SamiError("--reference is a recording of the robot itself; give one of the simulator, without --gap.")
-        traces = list(other.traces)
-    else:
-        traces = simulated(environment_of(log.contract, env), log.traces)
-    with values_of(recordings[0]):
-        gap_fit = fit(log, traces)
+    with bars():
+        log = read_log(recordings)
+        require_excitation(log)  # before anything is simulated
+        if reference:
+            other = read_log(reference)
+            if any(getattr(other.contract, key) != getattr(log.contract, key) for key in ("observation", "action")):
+                raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record with the same model.")
+            if any(filecmp.cmp(path, recording, shallow=False) for path in reference for recording in recordings):
+                raise SamiError("--reference is a recording of the robot itself; give one of the simulator (no --gap).")
+            traces = list(other.traces)
+        else:
+            traces = simulated(environment_of(log.contract, env), log.traces)
+        with values_of(recordings[0]):
+            gap_fit = fit(log, traces)
     if out is not None:
         with output(out, FORCE.get(), inputs) as temporary:
             temporary.write_text(document_of(gap_fit), encoding="utf-8")
@@ -65,7 +67,8 @@ def fit_gap(
         }
         print(json.dumps(result))
         return
-    table = plain_table(f"{gap_fit.episodes} episodes of {', '.join(gap_fit.names)}", 1)
+    episodes = f"{gap_fit.episodes} episode{'s' * (gap_fit.episodes != 1)}"
+    table = plain_table(f"{episodes} of {', '.join(gap_fit.names)}", 1)
     for name in ("key", "signal", "estimate", "95 % interval", "from"):
         table.add_column(name, no_wrap=name in ("key", "estimate"), overflow="fold")
     for item in gap_fit.estimates:

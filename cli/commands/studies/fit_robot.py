@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...measuring import bars
 from ...options import FORCE, JSON
 from ...output import plain_table, print_table, print_text
 
@@ -40,12 +41,13 @@ def fit_robot(
     outputs = [] if out is None else [out, out.with_suffix(".toml")]
     for path in outputs:
         require_output(path, FORCE.get(), inputs)
-    log = read_log(recordings)
-    body = RobotBody(robot, log.contract)
-    for path in outputs:
-        require_output(path, FORCE.get(), [body.xml])
-    with values_of(recordings[0]):
-        result = fit(body, log)
+    with bars():
+        log = read_log(recordings)
+        body = RobotBody(robot, log.contract)
+        for path in outputs:
+            require_output(path, FORCE.get(), [body.xml])
+        with values_of(recordings[0]):
+            result = fit(body, log)
     is_fitted = any(fit.verdict != "not identifiable" for fit in result.parameters)
     if is_fitted and out is not None:  # before anything is printed, because the reader of a pipe may have gone
         with ExitStack() as stack:
@@ -72,8 +74,7 @@ def _show(result: FittedRobot, recordings: list[Path]) -> None:
     from rich.markup import escape
 
     fitted_to, held_out = result.windows
-    title = f"{fitted_to} windows of {', '.join(path.name for path in recordings)}"
-    table = plain_table(title, 1)
+    table = plain_table(f"{fitted_to} windows of {', '.join(path.name for path in recordings)}", 1)
     for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
         table.add_column(name, overflow="fold")
     for fit in result.parameters:

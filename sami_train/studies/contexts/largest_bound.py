@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.contrast import NEGLIGIBLE, Contrast
 from sami_train.agent.networks import descend, soft_update
@@ -83,8 +83,7 @@ def largest_bounds(
         on_losses: called with the number of losses since the last call.
 
     Raises:
-        SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
-            not one of the contrast.
+        SamiError: no checkpoint with a buffer, too few episodes, no contrastive loss, or no key of the contrast.
     """
     contrasts = [
         (contender, ranking)
@@ -92,6 +91,9 @@ def largest_bounds(
         for ranking in (rankings if contender.estimator and contender.estimator.ranks else rankings[:1])
     ]
     agent, buffer, collected = _with_buffer(run)
+    if len(buffer) < HELD_OUT_EVERY:
+        advice = f"{HELD_OUT_EVERY} are the fewest. Collect more: sami train --resume {in_shell(run.path)} --steps N"
+        raise SamiError(f"{run.path} has {len(buffer)} episodes, and {advice}")
     config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():
         end = max(HELD_OUT_EVERY, round(share * len(buffer)))

@@ -97,7 +97,8 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     for item in numbers:
         span = _span(item)
         profile[item.key] = span if not item.signal else {**profile.get(item.key, {}), item.signal: span}
-    unidentified, notes = tuple(_unidentified(log, arrived, senses)), tuple(_notes(log, response))
+    unidentified = tuple(_unidentified(log, arrived, senses))
+    notes = *(f"{name} always equals {source}: same_as." for name, source in same_as.items()), *_notes(log, response)
     checks = _checks(log, motion_answers, misfits)
     return FittedGap(GapProfile.of(profile), tuple(numbers), unidentified, notes, checks, log.names, len(log.traces))
 
@@ -337,13 +338,13 @@ def document_of(result: FittedGap) -> str:
 
 def summary_lines(result: FittedGap) -> list[str]:
     """Return sentences about the fit, and about how well it explains the held-out episodes."""
-    lines = [] if result.estimates else ["This log identifies no difference that a profile can express."]
+    lines = [] if result.profile.to_dict() else ["This log identifies no difference that a profile can express."]
     checks = result.checks
     if not checks:
         return [*lines, "Not validated: there are too few episodes to hold one out."]
     share = checks["motion_explained"]
     lines.append(
-        f"Held out: {checks['episodes']} episodes. The fit to the others (a delay of {checks['delay_periods']} "
+        f"Episodes held out: {checks['episodes']}. The fit to the others (a delay of {checks['delay_periods']} "
         f"periods) explains {share:.2f} of their motion, and no profile {checks['motion_explained_without_gap']:.2f}."
     )
     if share < 0.3:

@@ -61,6 +61,8 @@ class Log:
     """The neutral action, (A,), from the limits in the recordings; zeros if they have none."""
     names: tuple[str, ...]
     """File names of the recordings."""
+    tasks: Mapping[str, set[float]]
+    """By feature of the recorded tasks, its values; empty if the recordings state no tasks, as those of a robot."""
 
     @property
     def period(self) -> float:
@@ -77,7 +79,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
     """
     recordings = list(read_recordings(paths))
     contract, known_values = recordings[0].contract, {}
-    rest, traces = np.zeros(contract.action.size), list[Trace]()
+    rest, traces, tasks = np.zeros(contract.action.size), list[Trace](), dict[str, set[float]]()
     robots = [(c.observation, c.action, c.rate_hz) for c in (recording.contract for recording in recordings)]
     for recording, robot in zip(recordings, robots, strict=True):
         if robot != robots[0]:
@@ -93,9 +95,15 @@ def read_log(paths: Sequence[str | Path]) -> Log:
                 rest = np.array([float(table[element]) for element in contract.action.elements])
             episodes = (_trace(recording, records) for records in recording.by_episode.values())
             traces += [trace for trace in episodes if trace is not None]
+            for step in recording.steps:
+                task = step.record.info.get("task")
+                for name, value in task.items() if isinstance(task, Mapping) else ():
+                    if isinstance(value, int | float):
+                        tasks.setdefault(name, set()).add(value)
     if not traces:
         raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
-    return Log(contract, tuple(traces), known_values, rest, tuple(recording.path.name for recording in recordings))
+    names = tuple(recording.path.name for recording in recordings)
+    return Log(contract, tuple(traces), known_values, rest, names, tasks)
 
 
 def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, enumeration
 from sami_train.studies.fit_gap.fit import require_excitation
 from sami_train.studies.fit_gap.sensing import Estimate
 from sami_train.studies.fit_gap.trace import Log
@@ -73,9 +73,10 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     """Fit the parameters of a body to recordings.
 
     Raises:
-        SamiError: The commands hardly change, there are too few windows, or the model's simulation is unstable.
+        SamiError: Commands hardly change, tasks differ, there are too few windows, or the simulation is unstable.
     """
     require_excitation(log)
+    _require_one_task(log)
     width = len(body.joints) * (1 + body.velocities)
     windows, test = windows_of(log, body.columns, width, body.control)
     count = len(body.joints)
@@ -98,6 +99,16 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     return FittedRobot(
         tuple(results), _replay(body, test, problem, nominal, estimates), (len(windows), len(test)), tuple(body.fixed)
     )
+
+
+def _require_one_task(log: Log) -> None:
+    differing = {name: values for name, values in log.tasks.items() if len(values) > 1}
+    if differing:
+        spans = enumeration([f"{name} ({min(values):.3g} to {max(values):.3g})" for name, values in differing.items()])
+        raise SamiError(
+            f"{', '.join(log.names)}: the recorded tasks differ in {spans}, and a fit describes one robot. Record one "
+            f"task: add {' '.join(f'--fix {name}=VALUE' for name in differing)} to sami run."
+        )
 
 
 def _verdict(parameter: Parameter, value: float, deviation: float, sigmas: float) -> FittedParameter:

@@ -97,7 +97,9 @@ def test_without_a_gap_nothing_is_found(gap_fit):
     assert fit.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
     first, held_out = summary_lines(fit)
     assert first == "This log identifies no difference that a profile can express."
-    assert held_out.startswith("Held out: ")
+    assert held_out.startswith("Episodes held out: ")
+    copied = replace(fit, profile=GapProfile.of({"same_as": {"goal": "position"}}))
+    assert summary_lines(copied)[0].startswith("Episodes held out: ")
     for share in (-28.44, 0.04):
         alien = summary_lines(replace(fit, checks={**fit.checks, "motion_explained": share}))
         assert f"explains {share} of their motion" in alien[1]
