@@ -84,7 +84,7 @@ def test_an_interrupted_fit_says_that_nothing_was_written(recording, monkeypatch
     monkeypatch.setattr("sys.argv", ["sami", *command])
     with pytest.raises(SystemExit, match="130"):
         main()
-    assert capfd.readouterr() == ("", "sami: stopped; nothing was written, start again\n")
+    assert capfd.readouterr() == ("", "sami: stopped; nothing was written\n")
 
 
 def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording):

@@ -44,7 +44,8 @@ def fit_gap(
         require_excitation(log)  # before anything is simulated
         if reference:
             other = read_log(reference)
-            if any(getattr(other.contract, key) != getattr(log.contract, key) for key in ("observation", "action")):
+            robots = [(recorded.contract.observation, recorded.contract.action) for recorded in (log, other)]
+            if robots[0] != robots[1]:
                 raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record with the same model.")
             if any(filecmp.cmp(path, recording, shallow=False) for path in reference for recording in recordings):
                 raise SamiError("--reference is a recording of the robot itself; give one of the simulator (no --gap).")
