@@ -196,7 +196,7 @@ def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_calibrat
     assert calibrated.value == pytest.approx(0.012, abs=0.001)
     assert calibrated.low <= 0.012 <= calibrated.high
     log = read_log([record(gap)])
-    raw = fit_gap(type(log)(log.contract, log.traces, VALUES, log.rest, log.names), read_log([record(seed=7)]).traces)
+    raw = fit_gap(replace(log, known_values=VALUES), read_log([record(seed=7)]).traces)
     assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)
 
 
