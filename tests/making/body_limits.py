@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.body_cost import GO2, PANDA, SHAPES
 from sami_runtime.robots.body import BodyLimits, BodySettings
+from sami_runtime.robots.body.geometry import by_hand
 
 ROOT = Path(__file__).parents[2]
 ACCELERATION = 10.0
@@ -112,6 +113,32 @@ class Hanging:
         self.data.ctrl[:] = command
         for _ in range(4):
             self._mujoco.mj_step(self.model, self.data)
+            yield
+
+
+class IdealArm:
+    """A Panda without dynamics: it steps to targets within a period, or changes its speeds by the acceleration."""
+
+    period, torques = 0.02, None
+
+    def __init__(self, body, acceleration):
+        self.kind, self.geometry, self.change = body.settings.command, body.geometry, acceleration * self.period / 4
+        self.positions, self.velocities = np.array(body.geometry.home), np.zeros(7)
+
+    def steps(self, command):
+        start, step = self.positions, self.period / 4
+        for share in (0.25, 0.5, 0.75, 1.0):
+            before, speeds = self.positions, command
+            if self.kind == "joint_positions":
+                self.positions = start + share * (command - start)
+                self.velocities = (self.positions - before) / step
+            else:
+                if self.kind == "hand":
+                    jacobian = self.geometry.jacobian(before, self.geometry.require_place("panda_hand"))
+                    speeds = by_hand(jacobian) @ command
+                change = (speeds - self.velocities).clip(-self.change, self.change)
+                self.positions = before + step * (self.velocities + change / 2)
+                self.velocities = self.velocities + change
             yield
 
 
