@@ -65,7 +65,7 @@ class FittedGap:
     unidentified: tuple[str, ...]
     """Effects that the log does not identify, a sentence each."""
     notes: tuple[str, ...]
-    """Findings that a profile cannot express, a sentence each."""
+    """Findings without an estimate, a sentence each."""
     checks: Mapping[str, Any]
     """How well a fit to some episodes explains the motions of held-out episodes; empty if there are too few."""
     names: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,15 +95,20 @@ def read_log(paths: Sequence[str | Path]) -> Log:
                 rest = np.array([float(table[element]) for element in contract.action.elements])
             episodes = (_trace(recording, records) for records in recording.by_episode.values())
             traces += [trace for trace in episodes if trace is not None]
-            for step in recording.steps:
-                task = step.record.info.get("task")
-                for name, value in task.items() if isinstance(task, Mapping) else ():
-                    if isinstance(value, int | float):
-                        tasks.setdefault(name, set()).add(value)
+            for name, value in _task_numbers(recording):
+                tasks.setdefault(name, set()).add(value)
     if not traces:
         raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
     names = tuple(recording.path.name for recording in recordings)
     return Log(contract, tuple(traces), known_values, rest, names, tasks)
+
+
+def _task_numbers(recording: Recording) -> Iterator[tuple[str, float]]:
+    """Yield feature and value of the tasks that the steps report, as often as they do."""
+    for step in recording.steps:
+        task = step.record.info.get("task")
+        if isinstance(task, Mapping):
+            yield from ((name, value) for name, value in task.items() if isinstance(value, int | float))
 
 
 def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
