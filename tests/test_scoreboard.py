@@ -200,6 +200,16 @@ def test_the_clock_ends_a_run():
         clock.tick()
 
 
+def test_steps_can_stand_for_the_minutes_whatever_time_they_take():
+    actor = _Still(1)
+    clock = Clock(_pays(), 5.0, False, lambda: 7.0 * actor.acted, steps=50)
+    clock.start(actor)
+    train(lambda: [clock.tick() for _ in range(1000)])
+    assert [point["steps"] for point in clock.curve] == [10, 20, 30, 40, 50]
+    assert [point["seconds"] for point in clock.curve] == [60.0, 120.0, 180.0, 240.0, 300.0]
+    assert clock.share == 1.0
+
+
 def test_every_policy_starts_alike():
     actor = _Still(3)
     task = TASKS["gravity-hopper"]
@@ -228,6 +238,16 @@ def test_few_minutes_or_few_seeds_conclude_nothing(minutes, seeds, concludes):
     runs = [_run(method, seed, [1, 2], minutes) for method in METHODS for seed in range(seeds)]
     lines = list(tables(runs, lambda scores: {name: (0.0, 0.0, 0.0) for name in scores}))
     assert any(line.startswith("**No conclusion**") for line in lines) != concludes
+
+
+def test_the_table_counts_runs_that_steps_ended():
+    runs = [_run("sami-tesac", 0, [100]), _run("skrl-recurrent-sac", 0, [10]), _run("skrl-recurrent-sac", 1, [10])]
+    runs[2].facts["budget_steps"] = 3157
+    lines = list(tables(runs, lambda scores: {name: (0.0, 0.0, 0.0) for name in scores}))
+    assert "Runs ended by steps instead of minutes: skrl-recurrent-sac 1." in lines
+    runs[2].facts["budget_steps"] = None
+    lines = list(tables(runs, lambda scores: {name: (0.0, 0.0, 0.0) for name in scores}))
+    assert not any("ended by steps" in line for line in lines)
 
 
 def test_equal_steps_are_read_between_the_points_of_a_curve():

@@ -3,6 +3,9 @@
 The time is the processor time of the process (`time.process_time`, all threads, here one), so that a busy machine
 hardly distorts it; evaluation does not count. No library needs a callback: it trains in the environment `Metered`,
 which ends the run by an exception.
+
+A machine of another speed takes other numbers of steps in the same minutes. A run on it can be given a number of steps
+instead, which stands for the minutes: then each step counts as an equal part of the budget.
 """
 
 from __future__ import annotations
@@ -66,12 +69,18 @@ class Clock:
         minutes: budget of processor time [min].
         reads_task: whether the method observes the physics.
         seconds: returns the present time [s]; tests replace it.
+        steps: number of environment steps that stands for the whole budget; None where time counts.
     """
 
     def __init__(
-        self, task: Task, minutes: float, reads_task: bool, seconds: Callable[[], float] = time.process_time
+        self,
+        task: Task,
+        minutes: float,
+        reads_task: bool,
+        seconds: Callable[[], float] = time.process_time,
+        steps: int | None = None,
     ) -> None:
-        self.task, self.reads_task, self._seconds = task, reads_task, seconds
+        self.task, self.reads_task, self._seconds, self._budget_steps = task, reads_task, seconds, steps
         self.budget = 60.0 * minutes
         self.actor: Actor | None = None
         self.steps = 0
@@ -86,7 +95,9 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Training time so far [s], without evaluations."""
+        """Used part of the budget so far [s], without evaluations."""
+        if self._budget_steps is not None:
+            return self.steps * self.budget / self._budget_steps
         return self._seconds() - self._from - self._paused
 
     @property

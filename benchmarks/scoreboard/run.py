@@ -1,6 +1,7 @@
 """Makes one run, or all missing runs, prints the tables, and draws the curves.
 
     python -m benchmarks.scoreboard run --task gravity-half-cheetah --method sami-tesac --seed 0
+    python -m benchmarks.scoreboard run --task gravity-hopper --method sami-sac --seed 2 --steps 1000000
     python -m benchmarks.scoreboard all --tasks gravity-half-cheetah --seeds 3
     python -m benchmarks.scoreboard table
     python -m benchmarks.scoreboard curves
@@ -37,7 +38,9 @@ def file_of(task: str, method: str, seed: int, minutes: float, out: Path) -> Pat
     return out / task / f"{method}-seed{seed}-{minutes:g}min.jsonl"
 
 
-def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) -> Path:
+def run(
+    task: str, method: str, seed: int, minutes: float, out: Path = RESULTS, budget_steps: int | None = None
+) -> Path:
     """Make one run unless its file exists; write a line of facts and a line for each evaluation; return the path."""
     path = file_of(task, method, seed, minutes, out)
     if path.exists():
@@ -51,14 +54,16 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     learner = METHODS[method]
-    clock = Clock(TASKS[task], minutes, learner.reads_task)
-    print(f"{task} {method} seed {seed}: {minutes:g} minutes of one core", flush=True)
+    clock = Clock(TASKS[task], minutes, learner.reads_task, steps=budget_steps)
+    extent = f"{minutes:g} minutes of one core" if budget_steps is None else f"{budget_steps:,} steps"
+    print(f"{task} {method} seed {seed}: {extent}", flush=True)
     settings = learner.learn(clock, seed)
     facts = {
         "task": task,
         "method": method,
         "seed": seed,
         "minutes": minutes,
+        "budget_steps": budget_steps,
         "settings": settings,
         "commit": git_state().get("commit") or os.environ.get("SCOREBOARD_COMMIT", "unknown"),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -113,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     single.add_argument("--task", choices=TASKS, required=True)
     single.add_argument("--method", choices=METHODS, required=True)
     single.add_argument("--seed", type=int, default=0)
+    single.add_argument("--steps", type=int, help="end after these steps, which stand for the minutes")
     every = commands.add_parser("all", help="make every run that is missing")
     every.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     every.add_argument("--seeds", type=int, default=SEEDS)
@@ -124,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options: Any = parser.parse_args(arguments)
     if options.command == "run":
-        run(options.task, options.method, options.seed, options.minutes, options.out)
+        run(options.task, options.method, options.seed, options.minutes, options.out, options.steps)
     elif options.command == "all":
         run_missing(options.tasks, options.seeds, options.minutes, options.out)
     elif options.command == "curves":

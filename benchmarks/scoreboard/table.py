@@ -121,10 +121,22 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
         cells = [_text(middles[name][method]) for name in sets]
         yield f"| {method} | {len(group)} | {span} | {' | '.join(cells)} |"
     yield ""
+    yield from _ended_by_steps(by_method)
     yield "| of this project | judged in | loses to | is above |"
     yield "|---|---|---|---|"
     for name in sets:
         yield from _losses(name, middles[name])
+
+
+def _ended_by_steps(by_method: Mapping[str, Sequence[Run]]) -> Iterator[str]:
+    """Yield a sentence with the number of runs, by method, that a number of steps ended instead of time."""
+    counts = {
+        method: sum(run.facts.get("budget_steps") is not None for run in group) for method, group in by_method.items()
+    }
+    listed = [f"{method} {count}" for method, count in counts.items() if count]
+    if listed:
+        yield f"Runs ended by steps instead of minutes: {', '.join(listed)}."
+        yield ""
 
 
 def _scores(group: Sequence[Run], name: str) -> np.ndarray:
