@@ -8,11 +8,14 @@ have 2,000 steps here, and perhaps 1,000 in the paper.
 
 Below a cell that the development seed does not reach, it prints the tasks with the lowest and the highest mean, and how
 much the mean return of training episodes rose in the last tenth of the training.
+
+A second table has the crippled robots again, with the two further seeds of `results/crippled-seeds`, by the final seed
+of evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,7 @@ from sami_train.studies.sweep.study import find_runs
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LEFT_OUT = ("slim-humanoid",)
 HALVED = ("crippled-half-cheetah", "crippled-ant")
+FURTHER_SEEDS = "crippled-seeds"
 
 
 def main() -> None:
@@ -38,11 +42,10 @@ def main() -> None:
             continue
         env = evaluation.env
         for name in SETS:
-            paper = [cell.mean for method in METHODS.values() if (cell := reported(env, method.title, name))]
-            if env.startswith("panda") or not paper:
+            best, part = paper_best(env, name), 0.5 if env in HALVED else 1.0
+            if env.startswith("panda") or best is None:
                 continue
             cells += 1
-            best, part = round(max(paper)), 0.5 if env in HALVED else 1.0
             returns = {
                 "development": round(evaluation.ret(name) * part),
                 "final": round(scores_by_start(f"need-a-context/{env}-satesac")[name].mean() * part),
@@ -57,6 +60,33 @@ def main() -> None:
                 print(f"    {_extremes(evaluation, name)}; {_rise(record.metrics)}")
     for seed, count in above.items():
         print(f"{seed} seed: at or above the paper's best in {count} of {cells} cells")
+    print()
+    print("\n".join(seeds_table()))
+
+
+def paper_best(env: str, name: str) -> int | None:
+    """Return the largest of the paper's means over its methods, in whole numbers; None where it has none."""
+    means = [cell.mean for method in METHODS.values() if (cell := reported(env, method.title, name))]
+    return round(max(means)) if means else None
+
+
+def seeds_table() -> Iterator[str]:
+    """Yield the rows of the robots that were trained with further seeds: each seed's return by the final seed."""
+    runs = {record.name: record for record in find_runs([RESULTS / FURTHER_SEEDS])}
+    envs = dict.fromkeys(str(record.config["env"]) for record in runs.values())
+    yield "| robot, set | shipped | further seeds | mean | the paper's best | seeds at or above it |"
+    yield "|---|---|---|---|---|---|"
+    for env in envs:
+        further = [f"{FURTHER_SEEDS}:{name}" for name, record in runs.items() if record.config["env"] == env]
+        scores = [scores_by_start(study) for study in (f"need-a-context/{env}-satesac", *further)]
+        for name in SETS:
+            returns = [score[name].mean() * (0.5 if env in HALVED else 1.0) for score in scores]
+            best = paper_best(env, name)
+            assert best is not None
+            reached = sum(round(value) >= best for value in returns)
+            listed = ", ".join(f"{value:,.0f}" for value in returns[1:])
+            row = (f"`{env}`, {name}", f"{returns[0]:,.0f}", listed, f"{np.mean(returns):,.0f}", f"{best:,}")
+            yield f"| {' | '.join(row)} | {reached} of {len(returns)} |"
 
 
 def _extremes(evaluation: Evaluation, name: str) -> str:
