@@ -4,6 +4,8 @@ python examples/host_loop.py models/panda-satesac.onnx --steps 50
 """
 
 import argparse
+import signal
+import sys
 import time
 
 import numpy as np
@@ -57,6 +59,8 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--steps", type=int, default=50)
     arguments = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):  # by default they end the process without stop()
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     session, start = Session.load(arguments.model), time.perf_counter()
     try:
         holds, skipped = drive(session, arguments.steps)
