@@ -59,15 +59,7 @@ def clock_of(moment: int) -> str:
 
 
 def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: float, stop_s: float) -> str:
-    """Return the reason why a watchdog fired, for messages of both processes.
-
-    Args:
-        instructed: Whether `fire` asked for the stop.
-        loop_ended: Whether the loop's process had ended.
-        stopping: Whether the robot's own `stop()` was under way.
-        within_s: Longest time [s] between two heartbeats.
-        stop_s: Longest time [s] of the robot's own `stop()`.
-    """
+    """Return the reason why a watchdog fired, for messages of both processes; the times [s] are those of `Watchdog`."""
     if loop_ended:
         return "lost the loop's process"
     if instructed:
@@ -292,7 +284,9 @@ class Watchdog:
 
     def end(self) -> None:
         """Stop watching, because the robot is at rest; wait at most `stop_s` for a stop that `fire` asked for."""
-        self._numbers[DUE] = self._numbers[STOPPING] = 0
+        self._numbers[DUE] = 0
+        if not self._numbers[FIRED]:  # else `fault` reports that `stop()` took too long
+            self._numbers[STOPPING] = 0
         requested = self._stop_is_requested and self._process is not None and not self._numbers[STOPPED]
         if requested and self.fire(self.stop_s):
             self._numbers[DUE] = 0

@@ -247,14 +247,7 @@ def main(
 ) -> None:
     """Build the emergency stop, report to the loop's process whether that worked, and watch its heartbeat.
 
-    Args:
-        name: MODULE:FACTORY.
-        within_s: See `Watcher`.
-        stop_s: See `Watcher`.
-        loop_process: The id of the loop's process.
-        link_end: Descriptor of the link.
-        line_end: Descriptor of the line for instructions.
-        shared: Descriptor of the shared numbers.
+    Args as of `Watcher`, and the descriptors of the link, of the line for instructions and of the shared numbers.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # this process ends by QUIT, or after the loop's process has died

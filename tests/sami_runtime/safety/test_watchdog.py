@@ -70,7 +70,8 @@ def test_one_line_says_when_and_why_it_fired(stops, capfd):
         dog.stopping()
         stops.wait()
         assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
-        dog.end()
+        dog.end()  # `stop()` returned at last; the error that ends the run comes after it
+        assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
     first, second = capfd.readouterr().err.splitlines()
     assert re.fullmatch(rf"sami: \d\d:\d\d:\d\d\.\d{{3}} the watchdog got no heartbeat within 0.1 s, and {BY}", first)
     assert "the watchdog saw stop() take longer than 0.1 s, and stops the robot" in second
