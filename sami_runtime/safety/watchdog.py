@@ -325,9 +325,12 @@ class Watchdog:
         numbers, moment = self._numbers, now()
         due, fired, alive = numbers[DUE], numbers[FIRED], numbers[ALIVE_AT]
         if fired:
-            reason = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
-            result = "which worked" if numbers[STOPPED] else "which has not returned yet"
-            return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, {result}"
+            stopping = 0 < numbers[STOPPING] < fired  # `stop()` is also called after the watchdog fired
+            reason = why_fired(self._stop_is_requested, False, stopping, self.within_s, self.stop_s)
+            if numbers[STOPPED]:
+                return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, which worked"
+            advice = "which has not worked yet. If the robot moves, press its emergency stop"
+            return f"at {clock_of(fired)} the watchdog {reason} and tries to stop the robot by {self.name}, {advice}"
         if self._stop_is_requested:
             return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:

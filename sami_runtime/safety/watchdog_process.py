@@ -164,12 +164,9 @@ class Watcher:
 
     Args:
         numbers: (5,), shared with the loop; see `watchdog`.
-        link: Socket to the loop's process.
-        loop_process: The id of the loop's process.
-        stop: Stops the robot.
-        name: MODULE:FACTORY of `stop`, for messages.
-        within_s: Longest time [s] between two heartbeats; it checks `LOOKS` times as often.
-        stop_s: Longest time [s] that the robot's own `stop()` may take.
+        link, loop_process: Socket to the loop's process, and its id.
+        stop, name: Stops the robot; its MODULE:FACTORY, for messages.
+        within_s, stop_s: As of `Watchdog`; it checks `LOOKS` times within `within_s`.
         output: Prints messages.
     """
 
