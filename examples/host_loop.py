@@ -4,7 +4,10 @@ python examples/host_loop.py models/panda-satesac.onnx --steps 50
 """
 
 import argparse
+import signal
+import sys
 import time
+from typing import NoReturn
 
 import numpy as np
 
@@ -23,6 +26,17 @@ def send(action: np.ndarray) -> np.ndarray:
 
 def stop() -> None:
     """Bring the robot to rest. To replace. Reached from every way out of the loop."""
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Most of them end the process without stop(), unless it handles them."""
+
+
+def interruption(number: int, _: object) -> NoReturn:
+    """End the loop by a signal, once: a second Ctrl-C must not interrupt stop()."""
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
@@ -57,6 +71,8 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--steps", type=int, default=50)
     arguments = parser.parse_args()
+    for number in SIGNALS:
+        signal.signal(number, interruption)
     session, start = Session.load(arguments.model), time.perf_counter()
     try:
         holds, skipped = drive(session, arguments.steps)

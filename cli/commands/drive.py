@@ -53,8 +53,8 @@ def drive(
 
     Paths in the file are relative to its folder, and its modules may lie there. An option overrides the file.
     """
-    from sami_runtime.errors import SamiError
-    from sami_runtime.factories import import_from_folder_of
+    from sami_runtime.errors import AdapterError, SamiError
+    from sami_runtime.factories import import_from_folder_of, user_line
     from sami_runtime.robots.robot_file import RobotFile
 
     from .. import target
@@ -78,7 +78,13 @@ def drive(
     file = load()
     world = target.robot(file.adapter, file.settings)
     model = named_file(file.model)
-    run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
+    try:
+        run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
+    except SystemExit as error:
+        if isinstance(error.code, int) and error.code > 128:
+            raise  # a signal ends the run
+        ending = f"sys.exit({error.code!r}) in {user_line(error) or 'a library'} ended the run"
+        raise AdapterError(f"{ending}. Raise an error there.") from error
 
 
 class NotJudged(Exception):  # noqa: N818 - not an error: the check neither passed nor failed
@@ -89,7 +95,6 @@ class RobotCheck(NamedTuple):
     """Result of one check."""
 
     name: str
-    """Name of the check."""
     state: str
     """`ok`, `warn` for a missing protection, `WRONG`, or `--` for a check that could not be made."""
     note: str

@@ -59,15 +59,7 @@ def clock_of(moment: int) -> str:
 
 
 def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: float, stop_s: float) -> str:
-    """Return the reason why a watchdog fired, for messages of both processes.
-
-    Args:
-        instructed: Whether `fire` asked for the stop.
-        loop_ended: Whether the loop's process had ended.
-        stopping: Whether the robot's own `stop()` was under way.
-        within_s: Longest time [s] between two heartbeats.
-        stop_s: Longest time [s] of the robot's own `stop()`.
-    """
+    """Return the reason why a watchdog fired, for messages of both processes; the times [s] are those of `Watchdog`."""
     if loop_ended:
         return "lost the loop's process"
     if instructed:
@@ -292,7 +284,9 @@ class Watchdog:
 
     def end(self) -> None:
         """Stop watching, because the robot is at rest; wait at most `stop_s` for a stop that `fire` asked for."""
-        self._numbers[DUE] = self._numbers[STOPPING] = 0
+        self._numbers[DUE] = 0
+        if not self._numbers[FIRED]:  # else `fault` reports that `stop()` took too long
+            self._numbers[STOPPING] = 0
         requested = self._stop_is_requested and self._process is not None and not self._numbers[STOPPED]
         if requested and self.fire(self.stop_s):
             self._numbers[DUE] = 0
@@ -331,9 +325,12 @@ class Watchdog:
         numbers, moment = self._numbers, now()
         due, fired, alive = numbers[DUE], numbers[FIRED], numbers[ALIVE_AT]
         if fired:
-            reason = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
-            result = "which worked" if numbers[STOPPED] else "which has not returned yet"
-            return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, {result}"
+            stopping = 0 < numbers[STOPPING] < fired  # `stop()` is also called after the watchdog fired
+            reason = why_fired(self._stop_is_requested, False, stopping, self.within_s, self.stop_s)
+            if numbers[STOPPED]:
+                return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, which worked"
+            advice = "which has not worked yet. If the robot moves, press its emergency stop"
+            return f"at {clock_of(fired)} the watchdog {reason} and tries to stop the robot by {self.name}, {advice}"
         if self._stop_is_requested:
             return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:

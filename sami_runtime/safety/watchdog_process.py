@@ -164,12 +164,9 @@ class Watcher:
 
     Args:
         numbers: (5,), shared with the loop; see `watchdog`.
-        link: Socket to the loop's process.
-        loop_process: The id of the loop's process.
-        stop: Stops the robot.
-        name: MODULE:FACTORY of `stop`, for messages.
-        within_s: Longest time [s] between two heartbeats; it checks `LOOKS` times as often.
-        stop_s: Longest time [s] that the robot's own `stop()` may take.
+        link, loop_process: Socket to the loop's process, and its id.
+        stop, name: Stops the robot; its MODULE:FACTORY, for messages.
+        within_s, stop_s: As of `Watchdog`; it checks `LOOKS` times within `within_s`.
         output: Prints messages.
     """
 
@@ -247,14 +244,7 @@ def main(
 ) -> None:
     """Build the emergency stop, report to the loop's process whether that worked, and watch its heartbeat.
 
-    Args:
-        name: MODULE:FACTORY.
-        within_s: See `Watcher`.
-        stop_s: See `Watcher`.
-        loop_process: The id of the loop's process.
-        link_end: Descriptor of the link.
-        line_end: Descriptor of the line for instructions.
-        shared: Descriptor of the shared numbers.
+    Args as of `Watcher`, and the descriptors of the link, of the line for instructions and of the shared numbers.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # this process ends by QUIT, or after the loop's process has died

@@ -52,6 +52,12 @@ def blind(clock):
     return robot
 
 
+def leaves(clock):
+    robot = Still(clock)
+    robot.read = lambda: exit(0)
+    return robot
+
+
 def leaks(clock):
     robot = Still(clock)
     robot.close = lambda: 1 / 0
@@ -142,6 +148,15 @@ def test_a_bad_file_is_refused_in_one_line_before_anything_moves(sami, text, mes
     assert result.errors.startswith("sami: ")
     assert len(result.errors.splitlines()) == 1
     assert [name for name in ("stopped.txt", "new.mcap") if Path(name).exists()] == []
+
+
+def test_a_driver_that_leaves_the_process_is_an_error(sami):
+    Path("my_robot.py").write_text(ROBOT + MOVES)
+    Path("robot.toml").write_text(START.replace("my_robot:make", "my_robot:leaves"))
+    result = sami("drive", "robot.toml", "--set", "pause_s=0")
+    assert result.code == 1
+    assert "sys.exit(0) in my_robot.py, line" in result.err
+    assert ", in <lambda> ended the run. Raise an error there." in result.err
 
 
 def test_a_check_does_everything_but_move(sami):

@@ -240,7 +240,7 @@ class BodyLimits:
             period: Time until the next command takes effect [s].
 
         Raises:
-            SamiError: A shape is wrong, a number is not finite, or the robot begins within a margin.
+            SamiError: A shape is wrong, a number is not finite, or the robot begins within a margin or in degrees.
         """
         target, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
         speeds = np.zeros_like(at) if velocities is None else np.asarray(velocities, np.float64)
@@ -249,11 +249,8 @@ class BodyLimits:
         if at.ndim == 2:  # a command of joints moves each closer to one end only
             at, speeds = (x.mean(0) if hands is not None else np.where(target > 0.0, x[1], x[0]) for x in ends)
             ends = (at, speeds) if self.drive.targets else ends
-        if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
-            raise SamiError(
-                f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
-                "Move it, or correct the model, the boxes or the margin."
-            )
+        if self._is_first:
+            self._require_start(at)
         first = at if self.drive.targets else np.zeros(self.size)
         reference = first if self._reference is None else self._reference
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), ends, hands)
@@ -414,6 +411,21 @@ class BodyLimits:
                     f"{names[at]} is {home[at]:g} at home, and its range is {self.low[at]:g} to {self.high[at]:g}. Set "
                     "home to where an episode begins, or correct position."
                 )
+
+    def _require_start(self, positions: Array) -> None:
+        """Raise SamiError if the robot cannot or must not begin at these positions (J,)."""
+        beyond = np.maximum(self.low - positions, positions - self.high)
+        if beyond[at := int(beyond.argmax())] > math.tau:
+            raise SamiError(
+                f"{self.settings.joints[at]} begins at {positions[at]:.4g}, far from its range, {self.low[at]:.4g} to "
+                f"{self.high[at]:.4g}. Give {self.settings.positions} in rad, not degrees (in m, not mm, if it slides)."
+            )
+        if self._collision and (near := self._collision.geometry.clearance(positions)).pair[0]:
+            raise SamiError(
+                f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin of "
+                f"{self._collision.margin:g} m. Move it away by its own controls, or home in the adapter's reset. If "
+                "it is not so close, correct the order of the joints, the model, the boxes or the margin."
+            )
 
     def _require_numbers(self, command: Array, positions: Array, velocities: Array, period: float) -> None:
         joints = len(self.settings.joints)

@@ -225,7 +225,7 @@ class Geometry:
             if joints_between > 3:
                 raise SamiError(
                     f"{a} touches {b} at home, and they are not neighbours. Correct home, or name the pair in "
-                    "collision.ignore."
+                    "collision.ignore. Without home it is the first key of the model, or zero."
                 )
             self._spec.add_exclude(bodyname1=a, bodyname2=b)
         self._compile()

@@ -64,13 +64,17 @@ def test_one_line_says_when_and_why_it_fired(stops, capfd):
         stops.wait()
         with pytest.raises(SafetyStop, match=r"^at \d\d:\d\d:\d\d\.\d{3} the watchdog got no heartbeat within 0\.1 s"):
             dog.beat()
+        dog.stopping()
+        dog.end()
+        assert "got no heartbeat within 0.1 s" in dog.fault()
         dog.rearm()
         dog.begin()
         stops.path.unlink()
         dog.stopping()
         stops.wait()
         assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
-        dog.end()
+        dog.end()  # `stop()` returned at last; the error that ends the run comes after it
+        assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
     first, second = capfd.readouterr().err.splitlines()
     assert re.fullmatch(rf"sami: \d\d:\d\d:\d\d\.\d{{3}} the watchdog got no heartbeat within 0.1 s, and {BY}", first)
     assert "the watchdog saw stop() take longer than 0.1 s, and stops the robot" in second
@@ -254,7 +258,7 @@ def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):
         stops.wait()
         time.sleep(0.3)
         assert len(stops.times) > 3
-        with pytest.raises(SafetyStop, match="my_arm:failing, which has not returned yet"):
+        with pytest.raises(SafetyStop, match="tries to stop the robot by my_arm:failing, which has not worked yet"):
             dog.beat()
         dog.end()
     assert capfd.readouterr().err.count("the emergency stop failed: OSError: the line is busy") == 1

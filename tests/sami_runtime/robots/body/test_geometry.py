@@ -243,7 +243,8 @@ def test_what_does_not_fit_the_model_is_refused_before_anything_moves(table, cha
 def test_a_robot_that_begins_too_close_to_a_box_is_refused_and_nothing_allowed(table):
     boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
     body = BodyLimits(BodySettings.of({**table, "boxes": boxes}))
-    with pytest.raises(SamiError, match=r"the robot begins with box wall .* from lower, within its margin"):
+    message = r"box wall .* from lower, within its margin of 0\.01 m\. Move it away by its own"
+    with pytest.raises(SamiError, match=message):
         body.limit([0.0, 0.0], [0.6, 0.0], [0.0, 0.0], PERIOD)
 
 

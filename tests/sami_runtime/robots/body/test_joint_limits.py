@@ -40,6 +40,17 @@ def test_python_allows_what_the_table_says(case):
     assert ruling.limited_by == tuple(f"body {rule} j" for rule in case["limited_by"])
 
 
+def test_a_robot_that_reports_degrees_is_refused_and_nothing_allowed():
+    """A joint beyond its range may return, but none is a turn beyond it: shapes and points would be elsewhere."""
+    body = BodyLimits(BodySettings.of({**ARM, "position": {"low": -3.0, "high": -0.1}}))
+    body.limit([-1.0, -1.0], [-1.0, 0.3], None, 0.01)
+    body.begin()
+    with pytest.raises(
+        SamiError, match=r"b begins at -114\.6, far from its range, -3 to -0\.1\. Give q in rad, not deg"
+    ):
+        body.limit([-1.0, -1.0], [-1.0, -2.0 * 57.29578], None, 0.01)
+
+
 @pytest.mark.parametrize("acceleration", [2.0, 20.0])
 @pytest.mark.parametrize("period", [0.01, 0.1])
 def test_a_joint_that_changes_its_speed_with_the_least_acceleration_comes_to_rest_in_its_range(acceleration, period):
