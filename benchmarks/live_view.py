@@ -55,7 +55,9 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
     gate = SafetyGate(robot, artifact.contract, limits)
     lags, totals, missed, watcher = list[float](), list[float](), 0, None
     with ExitStack() as closing:
-        feed = None if kind == "alone" else closing.enter_context(Feed(artifact.contract, {}, kind))
+        feed = None if kind == "alone" else Feed(artifact.contract, {}, kind)
+        if feed:
+            closing.callback(feed.close)
         if kind == "watched" and feed:
             watcher = subprocess.Popen([sys.executable, "-c", WATCH, feed.url], stdout=subprocess.PIPE, text=True)
             time.sleep(1.0)

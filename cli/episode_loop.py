@@ -287,7 +287,8 @@ def run_episodes(plan: Plan) -> None:
             if sequence is not None:
                 sequence.listen = log.hand_over
         closing.enter_context(run)
-        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=lambda: person.status if person else ""))
+        line = episodes.LiveLine(run.telemetry, status=lambda: person.status if person else "")
+        closing.callback(line.clear)
         if film is not None:
             closing.callback(film.save)
 

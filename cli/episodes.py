@@ -154,7 +154,9 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     """Print the episodes' means by task; `hopeless` tasks are marked, and the mark is explained."""
     from rich.table import Table
 
-    table = Table(title=f"{len(rows)} episode{'s' * (len(rows) > 1)}", title_justify="left")
+    from sami_runtime.errors import quantity
+
+    table = Table(title=quantity(len(rows), "episode"), title_justify="left")
     features = world.features
     shares = [skill.column for skill in world.skills if skill.column is not None]
     has_room = sum(_width(name) + 3 for name in features) <= text_console().width - RESULTS
@@ -250,12 +252,6 @@ class LiveLine:
         if self._visible:
             self._visible = False
             print(CLEAR, end="", file=self._file, flush=True)
-
-    def __enter__(self) -> LiveLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
 
 
 def corrected(record: StepRecord) -> str:

@@ -78,18 +78,10 @@ def simulator(
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:
     """Parse features of a task from texts NAME=VALUE; `TaskSpace.check` checks them later."""
+    from sami_train.envs.tasks import parse_value
+
     pairs = dict(split_pair(text, "--fix", "length=0.8") for text in texts)
-    return {name: _feature(name, value) for name, value in pairs.items()}
-
-
-def _feature(name: str, text: str) -> Any:
-    """Parse a number, or the numbers of crippled parts (`0+4` or `none`); return any other text unchanged."""
-    try:
-        if name != "crippled":
-            return float(text)
-        return [] if text == "none" else [int(number) for number in text.replace("+", ",").split(",")]
-    except ValueError:
-        return text
+    return {name: parse_value(name, value) for name, value in pairs.items()}
 
 
 def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Task]:

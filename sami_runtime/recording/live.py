@@ -22,7 +22,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -136,12 +135,6 @@ class Feed:
             self._server.kill()
             self._server.wait()
 
-    def __enter__(self) -> Feed:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
-
 
 @contextlib.contextmanager
 def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | None]:
@@ -149,7 +142,7 @@ def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) 
     if not enabled:
         yield None
         return
-    with Feed(session.contract, about, name) as feed:
+    with contextlib.closing(Feed(session.contract, about, name)) as feed:
         print(f"watch it at {feed.url}", file=sys.stderr, flush=True)
         yield feed
     if feed.dropped:

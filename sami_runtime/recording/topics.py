@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sami_runtime.distribution import install_hint
-from sami_runtime.errors import RecordingError
+from sami_runtime.errors import RecordingError, quantity
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import TICK, signal_values, signals_of, tick_values
@@ -100,7 +100,7 @@ class Events:
         if record.swapped:
             events.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
         if record.missed:
-            events.append(Event("WARNING", f"{record.missed} tick{'s' * (record.missed > 1)} passed without a turn"))
+            events.append(Event("WARNING", f"{quantity(record.missed, 'tick')} passed without a turn"))
         kind = record.reason.partition(":")[0]
         if (record.outcome, kind) != self._outcome and record.outcome not in QUIET:
             events.append(Event("WARNING", f"{record.outcome.value}: {record.reason}".removesuffix(": ")))

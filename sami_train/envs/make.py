@@ -58,10 +58,6 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         self.gap.begin(seed, size, self._among)
         return self._delivered(observation, info), info
 
-    def change_gap(self, gap: GapProfile) -> None:
-        """Use another profile from the next step on, see `Gap.change`."""
-        self.gap.change(gap)
-
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment with the action (A,) as the profile's delay and actuators change it."""
         observation, reward, terminated, truncated, info = self.env.step(self.gap.actuate(np.asarray(action)))

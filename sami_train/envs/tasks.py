@@ -177,6 +177,20 @@ class TaskSpace:
         return checked
 
 
+def parse_value(name: str, text: str) -> Any:
+    """Return a feature's value: a number, or a list of crippled parts, written `0+4` or `none`.
+
+    An invalid text is returned unchanged, so that the feature's own check raises.
+    """
+    text = text.strip()
+    try:
+        if name != Crippled.name:
+            return float(text)
+        return [] if text == "none" else [int(part) for part in text.replace("+", ",").split(",")]
+    except ValueError:
+        return text
+
+
 def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
     """Draw one task uniformly (the paper's distribution over tasks)."""
     return tasks[int(rng.integers(len(tasks)))]

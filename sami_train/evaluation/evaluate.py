@@ -15,11 +15,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ def measure_pieces(
     remaining = [piece for piece in pieces if store.results_of(piece) is None]
     measure = _measure_tasks if spec.measure.per == "task" else _measure_sets
     for piece, results in measure(source, spec, remaining, episodes, cores):
-        store.add(piece, results)
+        store.add(piece.key, results)
         report(results)
 
 
@@ -206,12 +205,11 @@ def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, .
 
 def _measure_sets(source: Source, spec: EnvironmentSpec, rest: list[Piece], episodes: int, cores: int) -> Measured:
     for gap, of_gap in groupby(rest, key=lambda piece: piece.gap):
-        stage: AbstractContextManager[tuple[Play, Any]]
-        if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
-            stage = playing_in_processes(source, spec, episodes, cores, gap)
-        else:
-            stage = playing(spec, partial(policy_of, source, spec), episodes, cores, gap)
-        with stage as (play, _):
+        with ExitStack() as closing:
+            if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
+                play = closing.enter_context(playing_in_processes(source, spec, episodes, cores, gap))
+            else:
+                play, _ = closing.enter_context(playing(spec, partial(policy_of, source, spec), episodes, cores, gap))
             for piece in of_gap:
                 tasks = spec.tasks.resolve(piece.task_set)
                 yield piece, list(_measure_returns(play, piece, tasks, episodes))

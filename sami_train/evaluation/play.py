@@ -142,8 +142,8 @@ def playing(
 @contextmanager
 def playing_in_processes(
     source: Source, spec: EnvironmentSpec, episodes: int, processes: int, gap: GapProfile | None = None
-) -> Iterator[tuple[Play, None]]:
-    """Yield a `Play` whose rounds are shared by several processes, and None; its results are bit-equal to `playing`'s.
+) -> Iterator[Play]:
+    """Yield a `Play` whose rounds are shared by several processes; its results are bit-equal to those of `playing`.
 
     Args:
         source: the policy.
@@ -154,7 +154,7 @@ def playing_in_processes(
     """
     rows = side_by_side(episodes)
     with sharing(_stage_of, (source, spec, rows, gap), min(processes, -(-episodes // rows)), in_order=True) as run:
-        yield _play_by(run, rows, None), None
+        yield _play_by(run, rows, None)
 
 
 Round = tuple[Sequence[Task], int, int]

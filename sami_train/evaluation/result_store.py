@@ -92,14 +92,11 @@ class KeptResults:
         rows = self._results(path, read_json_lines(path))
         new = {key: results for key, results in rows.items() if key not in self._rows}
         for key, results in new.items():
-            self._keep(key, results)
+            self.add(key, results)
         return [result for results in new.values() for result in results]
 
-    def add(self, piece: Piece, results: Sequence[TaskResult]) -> None:
-        """Store the results of a piece; raise SamiError if the file cannot be written."""
-        self._keep(piece.key, results)
-
-    def _keep(self, key: str, results: Sequence[TaskResult]) -> None:
+    def add(self, key: str, results: Sequence[TaskResult]) -> None:
+        """Store the results of the piece with this key; raise SamiError if the file cannot be written."""
         self._rows[key] = list(results)
         if self.path is not None:
             if self._as_read is not None:  # drop a last line that was cut off, to which the next would be appended

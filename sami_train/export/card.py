@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.errors import in_shell
+from sami_runtime.errors import in_shell, quantity
 from sami_runtime.model.atlas import label
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
@@ -42,7 +42,7 @@ def card_files(run: RunRecord, contract: Contract, model: Path) -> dict[Path, by
         "",
         f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
         f"steps and {training['updates'] * steps_per_draw:,} gradient steps in {training['minutes']} minutes "
-        f"on {training['cpus']} core{'s' if training['cpus'] != 1 else ''}.",
+        f"on {quantity(training['cpus'], 'core')}.",
         "",
         *([] if training["updates"] else ["**It has not learned: 0 updates.** It acts at random.", ""]),
         "Made with:",

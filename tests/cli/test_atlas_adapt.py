@@ -159,9 +159,10 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     for _ in range(contract.atlas.step + 1):
         telemetry.update(contract.golden_steps().answers["context"][0] + 100.0)
     tick = SimpleNamespace(observation=None, extra={})
-    with LiveLine(telemetry, screen) as line:
-        line(tick)
-        line(tick)  # too soon
+    line = LiveLine(telemetry, screen)
+    line(tick)
+    line(tick)  # too soon
+    line.clear()
     LiveLine(telemetry, pipe)(tick)
     lines = screen.getvalue().split("\r\x1b[K")
     assert lines[0] == lines[2] == ""

@@ -10,6 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,7 +162,7 @@ def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest
 def test_whatever_an_adapter_reports_ends_no_watched_run(info):
     steps = [replace(step.record, info=info) for step in read_recording(OLD).steps]
     contract = read_recording(OLD).contract
-    with Feed(contract, {}, "odd") as feed:
+    with closing(Feed(contract, {}, "odd")) as feed:
         for step in steps:
             feed(step)
     assert feed.dropped == 0
@@ -172,7 +173,7 @@ def test_whatever_an_adapter_reports_ends_no_watched_run(info):
 def test_a_tick_that_cannot_be_shown_is_counted_and_ends_no_run(monkeypatch):
     recording = read_recording(OLD)
     monkeypatch.setattr(RunRows, "row", lambda *_: 1 / 0)
-    with Feed(recording.contract, {}, "odd") as feed:
+    with closing(Feed(recording.contract, {}, "odd")) as feed:
         feed(recording.steps[0].record)
     assert feed.dropped == 1
 
@@ -189,7 +190,7 @@ def test_the_longest_message_that_the_system_takes_arrives_whole():
 
 
 def test_the_head_of_a_live_run_may_be_longer_than_any_message():
-    with Feed(read_artifact(MODEL).contract, {"limits": {"inside": "long" * 1_250_000}}, "large") as feed:
+    with closing(Feed(read_artifact(MODEL).contract, {"limits": {"inside": "long" * 1_250_000}}, "large")) as feed:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(feed.url + "events", timeout=30) as answer:
             lines = (answer.readline() for _ in range(3))

@@ -109,7 +109,9 @@ def base():
     write_study(folder / "runs.jsonl", [RunRecord.of_folder(run)])
     (folder / "outcome.json").write_text(json.dumps({"state": "failed", "reason": "it broke"}))
     store = KeptResults(folder / "evaluation.json", agent.policy.numpy_weights(), environment(TINY["env"]), 4)
-    store.add(Piece(None, "training"), Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results)
+    store.add(
+        Piece(None, "training").key, Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results
+    )
     session = Session(judge(sealed(), "sealed.onnx"))
     with Recorder(folder / "run.mcap", session) as recorder:
         run_episode(session, Arm(session.contract), max_steps=3, on_step=recorder)

@@ -25,7 +25,7 @@ def fit_gap(
     env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
 ) -> None:
     """Fit a sim-to-real profile to recordings: latency, command delay, lag, noise, bias, rounding, dropout."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, quantity
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
     from sami_train.studies.fit_gap.fit import document_of, require_excitation, summary_lines
@@ -68,8 +68,7 @@ def fit_gap(
         }
         print(json.dumps(result))
         return
-    episodes = f"{gap_fit.episodes} episode{'s' * (gap_fit.episodes != 1)}"
-    table = plain_table(f"{episodes} of {', '.join(gap_fit.names)}", 1)
+    table = plain_table(f"{quantity(gap_fit.episodes, 'episode')} of {', '.join(gap_fit.names)}", 1)
     for name in ("key", "signal", "estimate", "95 % interval", "from"):
         table.add_column(name, no_wrap=name in ("key", "estimate"), overflow="fold")
     for item in gap_fit.estimates:

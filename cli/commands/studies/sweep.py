@@ -78,7 +78,9 @@ def sweep(
         options = {"env": env, "method": method, "seed": seed, "steps": steps}
         grid = Sweep.begin(out, _grid(options, override or []), episodes)
     live = text_console(error=JSON.get())
-    if not dry_run:
+    if dry_run:
+        grid.look_for_owners()
+    else:
         if place.is_cluster:
             grid.cluster |= place.settings
         engine = _engine(grid, place)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.errors import quantity
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure
 from sami_train.studies.charts.chart import BAND, GREY, SETTINGS, STYLES, Chart, colour_of, legend_below, panels, shades
@@ -51,7 +52,7 @@ def _learning_curve(axes: Axes, group: Group, label: str, colour: Any) -> None:
     at = np.linspace(first, last, 200)
     values = np.stack([np.interp(at, steps, success) for steps, success in curves])
     mean = values.mean(axis=0)
-    label = ", ".join([*([label] if label else []), f"{len(curves)} seed{'s' if len(curves) > 1 else ''}"])
+    label = ", ".join([*([label] if label else []), quantity(len(curves), "seed")])
     axes.plot(at / 1000, mean, color=colour, lw=1.8, label=label)
     if len(curves) > 1:
         std = values.std(axis=0, ddof=1)

@@ -27,7 +27,7 @@ from sami_runtime.session.session import Session
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Crippled, Task, TaskError, TaskSpace
+from sami_train.envs.tasks import Crippled, Task, TaskError, TaskSpace, parse_value
 
 CHANGEABLE = ("latency_s", "jitter_s", "dropout", "action_latency_s", "actuator_lag_s")
 """Keys of a sim-to-real profile that may change within an episode, see `Gap.change`."""
@@ -92,7 +92,7 @@ class DynamicsChange:
         for name, (_, _, values) in zip(names, parts, strict=True):
             old, changes, new = values.partition(":")
             to = gaps if name in CHANGEABLE else sides
-            to[0][name], to[1][name] = _value(name, old), _value(name, new if changes else old)
+            to[0][name], to[1][name] = parse_value(name, old), parse_value(name, new if changes else old)
         try:
             before, after = (space.check(side) for side in sides)
         except TaskError as error:
@@ -119,17 +119,6 @@ class DynamicsChange:
             for name, old in before.items()
         ]
         return ",".join(parts) + f"@{self.step}"
-
-
-def _value(name: str, text: str) -> Any:
-    """Return a feature's value; return an invalid text unchanged, so that the feature's own check raises."""
-    text = text.strip()
-    try:
-        if name == Crippled.name:
-            return [] if text == "none" else [int(part) for part in text.split("+")]
-        return float(text)
-    except ValueError:
-        return text
 
 
 TOLERANCE = 1e-5
@@ -288,7 +277,7 @@ class ChangedEpisodes:
                 after, gaps = changes[n].after, changes[n].gaps
                 envs[n].unwrapped.set_dynamics(after)
                 if gaps is not None:
-                    envs[n].change_gap(gaps[1])
+                    envs[n].gap.change(gaps[1])
             if changing and variant is Variant.RESET:
                 self._session.reset(changing)
             if on_step is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, conjunction, quantity
 from sami_runtime.gap.profile import GapProfile
 from sami_train.studies.fit_gap import sensing
 from sami_train.studies.fit_gap.response import (
@@ -140,7 +140,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
             add("jitter_s", [periods * period for periods in late.jitter], "s", stamps)
         if late.dropout[1] > FEW_LOST:
             add("dropout", late.dropout, "share", stamps)
-    by = f"the motion of {_listed(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))}"
+    by = f"the motion of {conjunction(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))}"
     if response.delay[2] > 0:
         add("action_latency_s", [periods * period for periods in response.delay], "s", by)
     low, lag, high = response.lag
@@ -207,17 +207,17 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
     yield "stuck sensors, clock drift, gain errors, noise that grows with the value"
     fits = [item for item in arrived if item.fit]
     if len({fit.fit.latency for fit in fits if fit.fit}) > 1:
-        latencies = [f"{_listed(item.names)} {item.fit.latency[1] * log.period:.3g} s" for item in fits if item.fit]
+        latencies = [f"{conjunction(item.names)} {item.fit.latency[1] * log.period:.3g} s" for item in fits if item.fit]
         yield f"a latency for each signal ({'; '.join(latencies)}): all signals have the longest one"
     for item in arrived:
         if item.spacing != 1.0:
-            yield f"the arrival of {_listed(item.names)}: one every {item.spacing:g} periods, or without a stamp"
+            yield f"the arrival of {conjunction(item.names)}: one every {item.spacing:g} periods, or without a stamp"
     if restless := [name for name, sense in senses.items() if not sense.noise_identified]:
-        yield f"noise of {_listed(restless)}: nothing rested for a few readings before the first command"
+        yield f"noise of {conjunction(restless)}: nothing rested for a few readings before the first command"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
         yield f"the bias of single elements: {'; '.join(half)}; the others' true values at rest are unknown"
     if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_identified)]:
-        yield f"the bias of {_listed(unknown)}: their true values at rest are unknown (the limits' [known])"
+        yield f"the bias of {conjunction(unknown)}: their true values at rest are unknown (the limits' [known])"
 
 
 def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
@@ -275,7 +275,7 @@ def require_excitation(log: Log) -> np.ndarray:
     steps = np.concatenate([np.abs(np.diff(trace.executed, axis=0)) for trace in log.traces])
     excited = (commands.std(axis=0) > EXCITED * spread) & ((steps > EXCITED * spread).sum(axis=0) >= CHANGES)
     if not excited.any():
-        raise SamiError(f"{_title(log)} excites nothing: {_listed(action.elements)} hardly change. {_advice(log)}")
+        raise SamiError(f"{_title(log)} excites nothing: {conjunction(action.elements)} hardly change. {_advice(log)}")
     return np.asarray(excited)
 
 
@@ -301,8 +301,9 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
 
 
 def _advice(log: Log) -> str:
+    elements = conjunction(log.contract.action.elements)
     return (
-        f"Record one in which {_listed(log.contract.action.elements)} step to both sides of the neutral action by a "
+        f"Record one in which {elements} step to both sides of the neutral action by a "
         "good share of their range, each for 1 to 4 periods, after half a second without motion, for some 10 episodes: "
         "sami run --set excite=true --record NAME.mcap does."
     )
@@ -312,13 +313,9 @@ def _title(log: Log) -> str:
     return log.names[0] if len(log.names) == 1 else f"the log of {len(log.names)} recordings"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def document_of(result: FittedGap) -> str:
     """Return the text of the profile's TOML file, which `GapProfile.load` reads."""
-    episodes = f"{result.episodes} episode{'s' * (result.episodes != 1)}"
+    episodes = quantity(result.episodes, "episode")
     lines = [
         f"# The sim-to-real profile that sami fit-gap estimated from {', '.join(result.names)}: {episodes}.",
         "# A range [low, high] is the 95 % interval, or the spread over episodes; each episode draws its own value.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from sami_runtime.errors import conjunction
 from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS
 from sami_train.studies.charts.scores import title_of
@@ -30,7 +31,7 @@ def _scores(part: Parts) -> str:
     if evaluation is None:
         return ""
     scores = [f"{evaluation.measure.show(evaluation.score(name), True)} in {name}" for name in evaluation.sets]
-    return f"{evaluation.measure.name} is {_listed(scores)} tasks"
+    return f"{evaluation.measure.name} is {conjunction(scores)} tasks"
 
 
 def _tasks(part: Parts) -> str:
@@ -56,7 +57,7 @@ def _skills(part: Parts) -> str:
             episodes.setdefault(label(episode.task), Counter())[episode.skill] += 1
     usual = Counter(counts.most_common(1)[0][0] for counts in episodes.values())
     parts = [f"{title_of(skill)} in {count}" for skill, count in usual.most_common()]
-    return f"of {len(episodes)} tasks, the most frequent skill is {_listed(parts)}" if parts else ""
+    return f"of {len(episodes)} tasks, the most frequent skill is {conjunction(parts)}" if parts else ""
 
 
 def _films(part: Parts) -> str:
@@ -80,7 +81,8 @@ def _learning(part: Parts) -> str:
 def _context(part: Parts) -> str:
     yes = [row.label for row in part.separabilities if row.knn > row.knn_chance_high]
     no = [row.label for row in part.separabilities if row.label not in yes]
-    phrases = [f"{verb} {_listed(names)}" for verb, names in (("identifies", yes), ("does not identify", no)) if names]
+    labels_by_verb = {"identifies": yes, "does not identify": no}
+    phrases = [f"{verb} {conjunction(labels)}" for verb, labels in labels_by_verb.items() if labels]
     return f"the context {', and '.join(phrases)}" if phrases else ""
 
 
@@ -116,10 +118,6 @@ def _cost(part: Parts) -> str:
     line = part.cost["lines"][-1]
     share = line["p50"] * 1e-6 * part.subject.spec.rate_hz
     return f"a step takes {line['p50']:.0f} µs at the median, {share:.2%} of the control period"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 PHRASES = {

@@ -65,9 +65,7 @@ class Sweep:
         self.rows = [CellRow(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
-            owner = holder(self.logs(row.cell) / "lock")
-            self._look(row, "running" if owner else "")
-            row.reason = f"runs in {owner}" if owner and row.state != "done" else ""
+            self._look(row)
 
     @classmethod
     def open(cls, path: Path) -> Sweep:
@@ -185,6 +183,13 @@ class Sweep:
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not stop_signals
+
+    def look_for_owners(self) -> None:
+        """Show in `rows` which cells other processes work on; `run` does so itself."""
+        for row in self.rows:
+            if row.state != "done" and (owner := holder(self.logs(row.cell) / "lock")):
+                self._look(row, "running")
+                row.reason = f"runs in {owner}"
 
     def _queue(self) -> list[CellRow]:
         """Return the cells to run. Those that a killed sweep left running come first: new jobs of theirs await them."""

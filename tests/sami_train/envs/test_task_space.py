@@ -7,7 +7,7 @@ from sami_runtime.model.atlas import label
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
 from sami_train.envs import Range, environment, task_space
-from sami_train.envs.tasks import DRAWS, TaskError
+from sami_train.envs.tasks import DRAWS, TaskError, parse_value
 from sami_train.runs.train import make_env
 
 PENDULUM = "tests.making.user_environments:PENDULUM"
@@ -81,3 +81,10 @@ def test_sets_that_are_none_are_explained(sets, message):
 def test_draws_follow_nothing_but_the_generator():
     draw = task_space({"training": {"mass": Range(0.0, 1.0)}}).drawn["training"]
     assert draw(np.random.default_rng(7)) == draw(np.random.default_rng(7)) != draw(np.random.default_rng(8))
+
+
+def test_the_value_of_a_feature_is_read_from_text():
+    assert parse_value("mass", " 2.5 ") == 2.5
+    assert parse_value("crippled", "0+4") == parse_value("crippled", "0,4") == [0, 4]
+    assert parse_value("crippled", "none") == []
+    assert parse_value("mass", "heavy") == "heavy", "the feature's own check explains it"

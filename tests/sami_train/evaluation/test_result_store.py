@@ -111,7 +111,7 @@ def test_results_beside_another_result_are_read_again_only_once_they_change(tmp_
     monkeypatch.setattr(result_store, "read_json_lines", lambda path: reads.append(path) or read_json_lines(path))
     assert store.gather(part) == store.gather(part) == []
     for count, task_set in enumerate(("training", "extreme"), 1):
-        writer.add(Piece(None, task_set), [])
+        writer.add(Piece(None, task_set).key, [])
         assert store.gather(part) == store.gather(part) == []
         assert store.results_of(Piece(None, task_set)) == []
         assert len(reads) == 1 + count

@@ -156,6 +156,7 @@ def test_cells_that_are_still_held_count_as_running_and_go_first(sweep):
     engine = Scripted(1)
     with locked(logs / "lock"):
         listed = Sweep.begin(sweep.path, GRID, EPISODES)
+        listed.look_for_owners()
         sweep.run(engine, lambda: None)
     assert states(listed) == ["waiting", "waiting", "running", "waiting"]
     assert listed.rows[2].reason.startswith("runs in process ")
