@@ -87,7 +87,7 @@ def _short(value: Any) -> str:
     if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
         return "see --json"
     if isinstance(value, list) and len(value) > MOST_LISTED:
-        return f"{value[0]} to {value[-1]}, {len(value)} in all, see --json"
+        return f"{value[0]}, ..., {value[-1]}: {len(value)} in all, see --json"  # in the order of the draw
     return str(value)
 
 

@@ -235,7 +235,20 @@ def prepare_torch(config: TrainConfig) -> None:
     torch.set_float32_matmul_precision("high")
 
 
+def bfloat16_warning(config: TrainConfig, device: torch.device, processor: Path = Path("/proc/cpuinfo")) -> str:
+    """Return a line if a CPU without bfloat16 instructions, by Linux's list of its features, learns in bfloat16."""
+    words = processor.read_text().split() if processor.is_file() else []
+    if not config.learning.bf16 or device.type != "cpu" or not words or any("bf16" in word for word in words):
+        return ""
+    return (
+        "warning: learning.bf16 is true, but this processor has no bfloat16 instructions (avx512_bf16, amx_bf16 or "
+        "bf16): updates take several times longer. In a new run, leave it out or set learning.bf16=false."
+    )
+
+
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
+    if line := bfloat16_warning(config, agent.device):
+        print(line, file=sys.stderr)
     writers: list[KVWriter] = [MetricsFile(run.metrics, agent.logged_at), Dashboard(run.path)]
     agent.set_logger(Logger(str(run.path), writers))
     try:

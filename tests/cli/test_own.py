@@ -55,6 +55,11 @@ def test_it_runs_where_it_was_trained(sami, pendulum):
     assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *ENV, "--fix", "length").err
 
 
+def test_too_few_episodes_to_contrast_are_refused_with_a_command_that_names_it(sami, pendulum):
+    result = sami("contrast", pendulum.run, *ENV, "--method", "satesac")
+    assert f"Collect more: sami train --resume {pendulum.run} --env {PENDULUM} --steps N" in result.err
+
+
 def test_its_dynamics_change_within_an_episode(sami, pendulum):
     result = sami(
         "adapt",

@@ -60,14 +60,7 @@ class MjcfBatch(Rows):
         return self.episodes.privileged()
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows by actions (n, A) in [-1, 1], also rows whose episode is over; the caller resets them.
-
-        Returns:
-            Observations (n, D) float32 and rewards (n,).
-
-        Raises:
-            SamiError: the actions have another shape, or one is not finite.
-        """
+        """Step all rows; arguments, results and errors are those of `MujocoBatch.step`."""
         self._ctrl[:] = self.episodes.controls(np.asarray(actions, np.float64))
         self._batch.step(nstep=self.robot.frame_skip, stage=_FORWARD)
         self.steps += 1

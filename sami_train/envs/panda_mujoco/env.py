@@ -84,11 +84,7 @@ class PandaMujocoEnv(TaskEnv):
         return PANDA.layout.unflatten(flat), reward, ends, False, info
 
     def set_dynamics(self, task: Task) -> None:
-        """Set the cube's mass [kg] and the table's lateral friction, also in the middle of an episode.
-
-        Raises:
-            TaskError, UnknownName: the task is not valid; nothing was changed.
-        """
+        """Set the cube's mass [kg] and the table's lateral friction, as `PandaSkillEnv.set_dynamics` does."""
         self.current_task = PANDA_TASKS.check(task)
         for name, values in dynamics(self.model, self.current_task).items():
             getattr(self.model, name)[:] = values

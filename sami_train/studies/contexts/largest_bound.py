@@ -23,6 +23,7 @@ from sami_train.agent.policy import ContextPolicy
 from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ContrastConfig, TrainConfig
+from sami_train.envs.catalog import by_name
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.evaluation.play import OnRound
 from sami_train.files import read_json_lines
@@ -92,7 +93,8 @@ def largest_bounds(
     ]
     agent, buffer, collected = _with_buffer(run)
     if len(buffer) < HELD_OUT_EVERY:
-        advice = f"{HELD_OUT_EVERY} are the fewest. Collect more: sami train --resume {in_shell(run.path)} --steps N"
+        command = f"sami train --resume {in_shell(run.path)}{by_name(agent.config.env)} --steps N"
+        advice = f"{HELD_OUT_EVERY} are the fewest. Collect more: {command}"
         raise SamiError(f"{run.path} has {len(buffer)} episodes, and {advice}")
     config = _with_changes(run.config(), changes or {})
     for stage, share in STAGES.items():

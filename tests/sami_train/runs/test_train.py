@@ -102,6 +102,28 @@ def test_where_all_are_damaged_nothing_is_moved_and_each_is_named(stopped):
     assert len(stopped.checkpoints()) >= 2
 
 
+@pytest.mark.parametrize(
+    ("bf16", "device", "features", "warns"),
+    [
+        (True, "cpu", "flags\t: fpu avx2 avx512f", True),
+        (True, "cpu", "Features\t: fp asimd i8mm", True),
+        (True, "cpu", "flags\t: avx512f avx512_bf16", False),
+        (True, "cpu", "flags\t: amx_bf16", False),
+        (True, "cpu", "Features\t: asimd bf16", False),
+        (True, "cpu", None, False),  # no such file, as on macOS
+        (True, "cuda", "flags\t: fpu avx2", False),
+        (False, "cpu", "flags\t: fpu avx2", False),
+    ],
+)
+def test_bfloat16_on_a_processor_without_its_instructions_is_warned_of(tmp_path, bf16, device, features, warns):
+    processor = tmp_path / "cpuinfo"
+    if features is not None:
+        processor.write_text(f"processor\t: 0\n{features}\n")
+    line = train.bfloat16_warning(resolve("fast-cpu", {"learning.bf16": bf16}), torch.device(device), processor)
+    assert warns is ("learning.bf16 is true, but this processor has no bfloat16 instructions" in line)
+    assert warns is bool(line)
+
+
 @pytest.mark.parametrize("at", [400, 900])
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished_run, tmp_path, monkeypatch, at):
     folder, whole = finished_run
