@@ -75,11 +75,6 @@ def enumeration(words: Sequence[str], most: int = 6) -> str:
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
-def conjunction(words: Sequence[str]) -> str:
-    """Return all words with commas between them, and "and" before the last."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
 def quantity(count: int, noun: str) -> str:
     """Return a number with its noun: `1 episode`, `2 episodes`."""
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime import GapProfile, Limits, errors
-from sami_runtime.errors import SamiError, SignalError, UnknownName, conjunction, quantity
+from sami_runtime.errors import SamiError, SignalError, UnknownName, quantity
 from sami_runtime.robots.body import BodySettings
 
 
@@ -76,6 +76,5 @@ def test_a_fault_of_a_document_shows_the_beginning_of_a_long_value(value, read, 
     assert len(str(refused.value)) < 2000
 
 
-def test_words_and_numbers_are_put_into_sentences():
-    assert [conjunction(words) for words in (["a"], ("a", "b"), ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+def test_a_noun_has_the_number_of_its_count():
     assert [quantity(count, "episode") for count in (0, 1, 2)] == ["0 episodes", "1 episode", "2 episodes"]

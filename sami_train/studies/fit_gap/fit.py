@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sami_runtime.errors import SamiError, conjunction, quantity
+from sami_runtime.errors import SamiError, quantity
 from sami_runtime.gap.profile import GapProfile
+from sami_train.studies import conjunction
 from sami_train.studies.fit_gap import sensing
 from sami_train.studies.fit_gap.response import (
     ActuatorResponse,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sami_runtime.errors import conjunction
 from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS
+from sami_train.studies import conjunction
 from sami_train.studies.charts.scores import title_of
 from sami_train.studies.report.parts import Parts
 

@@ -17,6 +17,7 @@ from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
+from sami_train.studies import conjunction
 from sami_train.studies.fit_gap import fit
 from sami_train.studies.fit_gap.fit import document_of, fit_gap, summary_lines
 from sami_train.studies.fit_gap.sensing import copies
@@ -316,3 +317,7 @@ def test_signals_with_one_sensor_are_found(record):
         trace.values["twin"] = trace.values["position"]
     twin = Signal(**{**log.contract.observation[0].model_dump(), "name": "twin"})
     assert copies(log.traces, (*log.contract.observation, twin)) == {"twin": "position"}
+
+
+def test_words_are_put_into_a_sentence():
+    assert [conjunction(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
