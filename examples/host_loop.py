@@ -28,15 +28,20 @@ def stop() -> None:
     """Bring the robot to rest. To replace. Reached from every way out of the loop."""
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # the last two: not on Windows
 """Most of them end the process without stop(), unless it handles them."""
 
 
 def interruption(number: int, _: object) -> NoReturn:
-    """End the loop by a signal, once: a second Ctrl-C must not interrupt stop()."""
-    for other in SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
+    """End the loop by a signal."""
+    ignore_signals()  # a second Ctrl-C must not interrupt stop()
     sys.exit(128 + number)
+
+
+def ignore_signals() -> None:
+    """Ignore `SIGNALS` from now on."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
@@ -72,11 +77,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     arguments = parser.parse_args()
     for number in SIGNALS:
-        signal.signal(number, interruption)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores SIGHUP
+            signal.signal(number, interruption)
     session, start = Session.load(arguments.model), time.perf_counter()
     try:
         holds, skipped = drive(session, arguments.steps)
     finally:
+        ignore_signals()  # also a first one must not interrupt stop()
         stop()
     seconds = time.perf_counter() - start
     print(

@@ -1,7 +1,7 @@
 """Makes one run, or all missing runs, prints the tables, and draws the curves.
 
     python -m benchmarks.scoreboard run --task gravity-half-cheetah --method sami-tesac --seed 0
-    python -m benchmarks.scoreboard run --task gravity-hopper --method sami-sac --seed 2 --steps 1000000
+    python -m benchmarks.scoreboard run --task gravity-hopper --method sami-sac --seed 2 --steps 1001000
     python -m benchmarks.scoreboard all --tasks gravity-half-cheetah --seeds 3
     python -m benchmarks.scoreboard table
     python -m benchmarks.scoreboard curves
@@ -101,6 +101,13 @@ def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> 
         sys.exit(f"{len(failed)} runs failed: {', '.join(' '.join(map(str, cell)) for cell in sorted(failed))}")
 
 
+def _count(text: str) -> int:
+    """Return a positive number of steps; argparse reports the ValueError."""
+    if (count := int(text)) < 1:
+        raise ValueError
+    return count
+
+
 def _cpu_field(name: str) -> str:
     """Return a field of the first core in Linux's `/proc/cpuinfo`; empty where it is missing."""
     try:
@@ -118,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     single.add_argument("--task", choices=TASKS, required=True)
     single.add_argument("--method", choices=METHODS, required=True)
     single.add_argument("--seed", type=int, default=0)
-    single.add_argument("--steps", type=int, help="end after these steps, which stand for the minutes")
+    single.add_argument("--steps", type=_count, help="end after these steps, which stand for the minutes")
     every = commands.add_parser("all", help="make every run that is missing")
     every.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     every.add_argument("--seeds", type=int, default=SEEDS)

@@ -81,10 +81,10 @@ def drive(
     try:
         run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
     except SystemExit as error:
-        if isinstance(error.code, int) and error.code > 128:
+        if isinstance(error.code, int) and 128 < error.code < 192:
             raise  # a signal ends the run
         ending = f"sys.exit({error.code!r}) in {user_line(error) or 'a library'} ended the run"
-        raise AdapterError(f"{ending}. Raise an error there.") from error
+        raise AdapterError(f"{ending}. Raise an error instead.") from error
 
 
 class NotJudged(Exception):  # noqa: N818 - not an error: the check neither passed nor failed

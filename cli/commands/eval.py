@@ -74,6 +74,9 @@ def evaluate(
         if not is_same:
             raise SamiError(f"{run} was trained in {run_env!r} and is evaluated there; leave out --env {env}.")
         agent = load_agent(folder)
+        if not agent.finished:
+            progress = f"{agent.num_timesteps:,} of {agent.config.steps:,} steps"
+            print_text(f"{run} is not finished: its policy after {progress} is evaluated", error=True)
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
     else:
         assert model is not None

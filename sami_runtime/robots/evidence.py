@@ -184,7 +184,7 @@ class EvidenceLog:
             if kind in ON_DISK:
                 os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
-            raise RecordingError(f"writing {self.path} failed: {error}. Make room; its whole lines remain.") from error
+            raise RecordingError(f"writing {self.path} failed: {error}. Its whole lines can be read.") from error
         self._previous, self._number = digest, self._number + 1
 
     def __enter__(self) -> EvidenceLog:

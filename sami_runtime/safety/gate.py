@@ -187,7 +187,7 @@ class SafetyGate:
             SafetyStop: The gate tripped in this episode, even if it was re-armed, or is latched from an earlier one.
         """
         if self.tripped is not None or self._episode.trips != self._trips:
-            raise SafetyStop(f"{self._reason}. The robot is stopped; nothing is written before a new run or rearm().")
+            raise SafetyStop(f"{self._reason}. Nothing more is written until rearm(), or a new start of the command.")
 
     def rearm(self) -> None:
         """Allow a tripped gate to begin another episode. A person should decide that."""

@@ -329,8 +329,8 @@ class Watchdog:
             reason = why_fired(self._stop_is_requested, False, stopping, self.within_s, self.stop_s)
             if numbers[STOPPED]:
                 return f"at {clock_of(fired)} the watchdog {reason} and stopped the robot by {self.name}, which worked"
-            advice = "which has not worked yet. If the robot moves, press its emergency stop"
-            return f"at {clock_of(fired)} the watchdog {reason} and tries to stop the robot by {self.name}, {advice}"
+            advice = "yet: if it moves, press its emergency stop"
+            return f"at {clock_of(fired)} the watchdog {reason}, and {self.name} has not stopped the robot {advice}"
         if self._stop_is_requested:
             return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:

@@ -141,7 +141,7 @@ class LearningConfig(Settings):
     """Episodes in the buffer; presets set it by the length of an episode."""
     bf16: bool
     """Run actor and critics in bfloat16 while learning (the encoder and the critics' last layer stay in float32).
-    On CPUs faster only with bfloat16 instructions (avx512_bf16, amx); seven times slower without, on one CPU."""
+    On CPUs faster only with bfloat16 instructions (avx512_bf16, amx_bf16); several times slower without."""
 
     @model_validator(mode="after")
     def _leave_something_to_learn(self) -> LearningConfig:

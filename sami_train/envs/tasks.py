@@ -178,7 +178,7 @@ class TaskSpace:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """Return a feature's value: a number, or a list of crippled parts, written `0+4` or `none`.
+    """Return a feature's value: a number, or a list of crippled parts: `0+4`, `0,4` or `none`.
 
     An invalid text is returned unchanged, so that the feature's own check raises.
     """

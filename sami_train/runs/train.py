@@ -237,10 +237,10 @@ def prepare_torch(config: TrainConfig) -> None:
 
 def bfloat16_warning(config: TrainConfig, device: torch.device, processor: Path = Path("/proc/cpuinfo")) -> str:
     """Return a line if a CPU without bfloat16 instructions, by Linux's list of its features, learns in bfloat16."""
-    words = processor.read_text().split() if processor.is_file() else []
-    if not config.learning.bf16 or device.type != "cpu" or not words or any("bf16" in word for word in words):
-        return ""
-    return "warning: without bfloat16 instructions, as here, learning.bf16=true is several times slower than false."
+    words = processor.read_text().split() if config.learning.bf16 and processor.is_file() else []
+    if device.type == "cpu" and {"flags", "Features"} & {*words} and not any("bf16" in word for word in words):
+        return "warning: learning.bf16 is slow without bfloat16 instructions, as here; set it false in a new run."
+    return ""
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:

@@ -156,7 +156,7 @@ def test_a_driver_that_leaves_the_process_is_an_error(sami):
     result = sami("drive", "robot.toml", "--set", "pause_s=0")
     assert result.code == 1
     assert "sys.exit(0) in my_robot.py, line" in result.err
-    assert ", in <lambda> ended the run. Raise an error there." in result.err
+    assert ", in <lambda> ended the run. Raise an error instead." in result.err
 
 
 def test_a_check_does_everything_but_move(sami):

@@ -56,11 +56,11 @@ def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_pa
     (tmp_path / "bad.py").write_text(slow.replace("WORK", "raise OSError('bus')"), encoding="utf-8")
     result = call(sys.executable, tmp_path / "bad.py", MODEL, "--steps", "3", cwd=tmp_path)
     assert (result.returncode, result.stdout.splitlines()[-1]) == (1, "stopped")
-    for number in (15, 2):  # and Ctrl-C a second time, while the robot is being stopped
-        again = slow.replace("    print('stopped')\n", f"    signal.raise_signal({number})\n    print('stopped')\n")
-        (tmp_path / "ended.py").write_text(again.replace("WORK", f"signal.raise_signal({number})"), encoding="utf-8")
+    interrupted = slow.replace("    print('stopped')\n", "    signal.raise_signal(2)\n    print('stopped')\n")
+    for code, work in ((130, "signal.raise_signal(2)"), (143, "signal.raise_signal(15)"), (1, "raise OSError('bus')")):
+        (tmp_path / "ended.py").write_text(interrupted.replace("WORK", work), encoding="utf-8")
         result = call(sys.executable, tmp_path / "ended.py", MODEL, "--steps", "3", cwd=tmp_path)
-        assert (result.returncode, result.stdout.splitlines()[-1]) == (128 + number, "stopped"), result.stderr
+        assert (result.returncode, result.stdout.splitlines()[-1]) == (code, "stopped"), result.stderr
 
 
 def test_the_udp_robot_is_not_steered_by_messages_of_another_sender(monkeypatch):

@@ -75,7 +75,7 @@ def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot, tmp_path):
     udp_robot(8)  # long enough for a busy machine to begin
     result = drive(tmp_path, "--set", "steps=1000")
     assert result.returncode == 3
-    assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", result.stderr)
+    assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*Nothing more is written", result.stderr)
     assert "not acted: age " in result.stdout
 
 

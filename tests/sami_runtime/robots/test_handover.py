@@ -211,7 +211,7 @@ def test_a_stage_that_may_not_begin_is_refused_with_its_reason_and_the_robot_is_
     assert "is refused" in changes[-1].reason
     assert "policy" not in [change.after for change in changes]
     assert hand.calls[-1] == ("stop", len(hand.written)), "nothing is written after it"
-    with run, pytest.raises(SafetyStop, match="before a new run or rearm"):
+    with run, pytest.raises(SafetyStop, match=r"until rearm\(\), or a new start"):
         run.episode(seed=0)
 
 

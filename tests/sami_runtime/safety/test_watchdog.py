@@ -258,7 +258,7 @@ def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):
         stops.wait()
         time.sleep(0.3)
         assert len(stops.times) > 3
-        with pytest.raises(SafetyStop, match="tries to stop the robot by my_arm:failing, which has not worked yet"):
+        with pytest.raises(SafetyStop, match="my_arm:failing has not stopped the robot yet: if it moves"):
             dog.beat()
         dog.end()
     assert capfd.readouterr().err.count("the emergency stop failed: OSError: the line is busy") == 1

@@ -111,6 +111,7 @@ def test_where_all_are_damaged_nothing_is_moved_and_each_is_named(stopped):
         (True, "cpu", "flags\t: amx_bf16", False),
         (True, "cpu", "Features\t: asimd bf16", False),
         (True, "cpu", None, False),  # no such file, as on macOS
+        (True, "cpu", "hart\t: 0", False),  # a system that lists no features
         (True, "cuda", "flags\t: fpu avx2", False),
         (False, "cpu", "flags\t: fpu avx2", False),
     ],
@@ -120,7 +121,7 @@ def test_bfloat16_on_a_processor_without_its_instructions_is_warned_of(tmp_path,
     if features is not None:
         processor.write_text(f"processor\t: 0\n{features}\n")
     line = train.bfloat16_warning(resolve("fast-cpu", {"learning.bf16": bf16}), torch.device(device), processor)
-    assert warns is ("without bfloat16 instructions, as here, learning.bf16=true is several times slower" in line)
+    assert warns is ("learning.bf16 is slow without bfloat16 instructions, as here; set it false in a new run" in line)
     assert warns is bool(line)
 
 
