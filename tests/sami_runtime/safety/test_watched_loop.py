@@ -91,7 +91,9 @@ def test_a_blocked_driver_stops_the_robot_and_latches_the_gate(session, blocking
     robot, steps = blocking(method, 4 * WITHIN), []
     gate = SafetyGate(robot, session.contract, Limits(max_pause_s=math.inf))  # else the gate finds the pause as well
     with Watchdog(NAME, WITHIN) as dog:
-        with pytest.raises(SafetyStop, match=r"got no heartbeat within 0\.15 s and stopped the robot by .* until rearm"):
+        with pytest.raises(
+            SafetyStop, match=r"got no heartbeat within 0\.15 s and stopped the robot by .* until rearm"
+        ):
             run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog, on_step=steps.append)
         assert stops.times
         # The write that hung came to an end; after it, or after the read, nothing more was written.
