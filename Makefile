@@ -1,8 +1,8 @@
 # `make help` lists the commands. `make run` and `make test` each work on a fresh clone.
 
-# An installed Python from 3.10 to 3.13, unless PYTHON is given; 3.11 first, because it has both physics engines.
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 python; do \
-	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+# An installed Python from 3.10 to 3.14, unless PYTHON is given; 3.11 first, because it has both physics engines.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3.10 python3 python; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 15))' 2>/dev/null && echo $$p && break; done)
 # Use another folder for another Python: make run PYTHON=python3.13 VENV=.venv/3.13
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -80,7 +80,7 @@ clean:  ## remove .venv and all build outputs
 	rm -rf .venv $(VENV) build dist *.egg-info
 
 $(VENV)/python:
-	@test -n "$(PYTHON)" || { echo "No Python from 3.10 to 3.13 found. Install one, or give its path: make PYTHON=/path/to/python3.12"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python from 3.10 to 3.14 found. Install one, or give its path: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
