@@ -14,6 +14,7 @@ counts.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,7 +22,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,8 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
     limits = Limits(rest=0.0, rate=10 * rate_hz, acceleration=20 * rate_hz**2, stop_after=10**9)
     gate = SafetyGate(robot, artifact.contract, limits)
     lags, totals, missed, watcher = list[float](), list[float](), 0, None
-    with ExitStack() as closing:
-        feed = None if kind == "alone" else Feed(artifact.contract, {}, kind)
-        if feed:
-            closing.callback(feed.close)
+    with contextlib.ExitStack() as closing:
+        feed = None if kind == "alone" else closing.enter_context(contextlib.closing(Feed(artifact.contract, {}, kind)))
         if kind == "watched" and feed:
             watcher = subprocess.Popen([sys.executable, "-c", WATCH, feed.url], stdout=subprocess.PIPE, text=True)
             time.sleep(1.0)

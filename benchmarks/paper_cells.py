@@ -42,7 +42,7 @@ def main() -> None:
             continue
         env = evaluation.env
         for name in SETS:
-            best, part = paper_best(env, name), 0.5 if env in HALVED else 1.0
+            best, part = paper_best(env, name), share_counted(env)
             if env.startswith("panda") or best is None:
                 continue
             cells += 1
@@ -64,6 +64,11 @@ def main() -> None:
     print("\n".join(seeds_table()))
 
 
+def share_counted(env: str) -> float:
+    """Return the share of a robot's return that counts, because its episodes may be longer than the paper's."""
+    return 0.5 if env in HALVED else 1.0
+
+
 def paper_best(env: str, name: str) -> int | None:
     """Return the largest of the paper's means over its methods, in whole numbers; None where it has none."""
     means = [cell.mean for method in METHODS.values() if (cell := reported(env, method.title, name))]
@@ -80,7 +85,7 @@ def seeds_table() -> Iterator[str]:
         further = [f"{FURTHER_SEEDS}:{name}" for name, record in runs.items() if record.config["env"] == env]
         scores = [scores_by_start(study) for study in (f"need-a-context/{env}-satesac", *further)]
         for name in SETS:
-            returns = [score[name].mean() * (0.5 if env in HALVED else 1.0) for score in scores]
+            returns = [score[name].mean() * share_counted(env) for score in scores]
             best = paper_best(env, name)
             assert best is not None
             reached = sum(round(value) >= best for value in returns)
