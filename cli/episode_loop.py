@@ -125,6 +125,21 @@ def safety_warnings_shown() -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
+@contextmanager
+def program_exits_explained() -> Iterator[None]:
+    """Raise an AdapterError where a driver or an environment calls `sys.exit()` in a `with` block."""
+    from sami_runtime.errors import AdapterError, SignalExit
+    from sami_runtime.factories import user_line
+
+    try:
+        yield
+    except SignalExit:
+        raise
+    except SystemExit as error:
+        ending = f"sys.exit({error.code!r}) in {user_line(error) or 'a library'} ended the run"
+        raise AdapterError(f"{ending}. Raise an error instead.") from error
+
+
 class WatchedModel:
     """Loads a model file again when it has changed on disk."""
 
@@ -241,6 +256,7 @@ def run_episodes(plan: Plan) -> None:
     film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
+        closing.enter_context(program_exits_explained())
         if dog is not None:
             closing.enter_context(dog)  # before anything can move the robot
         facts: dict[str, Any] = {"env": target.name, "seed": values.seed}

@@ -64,6 +64,10 @@ class RecordingError(SamiError):
     """A recording cannot be written, or a file cannot be read as a recording."""
 
 
+class SignalExit(SystemExit):
+    """A signal ends the program, with a code of 128 plus its number; a driver's `sys.exit()` is a SystemExit alone."""
+
+
 class CheckFailed(SamiError):  # noqa: N818 - the check itself worked; its result is negative
     """A check (`verify`, `replay`, `check-adapter`) found a difference."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, SignalExit, UnknownName
 from sami_runtime.user_code import module_of
 
 PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
@@ -56,7 +56,7 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signat
     """
     try:
         return factory(*arguments, **keywords)
-    except SamiError:
+    except (SamiError, SignalExit):
         raise
     except (Exception, SystemExit) as error:
         where = f" ({line})" if (line := user_line(error)) else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sami_runtime.errors import SamiError, UnknownName, in_shell
+from sami_runtime.errors import SamiError, SignalExit, UnknownName, in_shell
 
 _files: frozenset[Path] | None = None
 """Names of code that the user gave, as paths: `./arm.toml` is `arm.toml`. Only they may be imported. None, as in a
@@ -71,6 +71,8 @@ def module_of(name: str, kind: str, example: str, attribute: str) -> tuple[Modul
         sys.path.insert(0, folder)
     try:
         return importlib.import_module(module_name), object_name
+    except SignalExit:
+        raise
     except (Exception, SystemExit) as error:
         if not isinstance(error, ModuleNotFoundError):
             advice = "Correct the module."

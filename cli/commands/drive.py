@@ -53,8 +53,8 @@ def drive(
 
     Paths in the file are relative to its folder, and its modules may lie there. An option overrides the file.
     """
-    from sami_runtime.errors import AdapterError, SamiError
-    from sami_runtime.factories import import_from_folder_of, user_line
+    from sami_runtime.errors import SamiError
+    from sami_runtime.factories import import_from_folder_of
     from sami_runtime.robots.robot_file import RobotFile
 
     from .. import target
@@ -78,13 +78,7 @@ def drive(
     file = load()
     world = target.robot(file.adapter, file.settings)
     model = named_file(file.model)
-    try:
-        run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
-    except SystemExit as error:
-        if isinstance(error.code, int) and 128 < error.code < 192:
-            raise  # a signal ends the run
-        ending = f"sys.exit({error.code!r}) in {user_line(error) or 'a library'} ended the run"
-        raise AdapterError(f"{ending}. Raise an error instead.") from error
+    run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
 
 
 class NotJudged(Exception):  # noqa: N818 - not an error: the check neither passed nor failed
@@ -103,7 +97,7 @@ class RobotCheck(NamedTuple):
 
 def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
     """Make all checks of the robot file that `load` reads, print a line for each, and exit with 4 if one fails."""
-    from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
+    from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError, SignalExit
 
     checks: list[RobotCheck] = []
 
@@ -119,11 +113,11 @@ def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
                 state, note = "warn", " ".join(missing)
         except NotJudged as reason:
             state, note = "--", str(reason)
+        except SignalExit:
+            raise
         except SamiError as error:
             state, note = "WRONG", str(error)
         except (Exception, SystemExit) as error:  # a driver that calls sys.exit() is a fault, too
-            if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
-                raise  # a signal ends the check
             state, note = "WRONG", f"{type(error).__name__}: {error}"
         checks.append(RobotCheck(name, state, note))
         if not JSON.get():

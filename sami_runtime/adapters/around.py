@@ -48,11 +48,7 @@ class Around:
         self.inner.reset(seed)
 
     def read_inner(self) -> Observation:
-        """Return the wrapped adapter's observation.
-
-        Raises:
-            AdapterError: Its `read` did not return a valid `Observation`.
-        """
+        """Return the wrapped adapter's observation; AdapterError if `read` did not return a valid `Observation`."""
         return require_observation(self.inner.read(), self.inner)
 
     def write_inner(self, action: NDArray[np.float32]) -> Executed:

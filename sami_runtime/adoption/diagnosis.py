@@ -343,11 +343,7 @@ class ModelJoint:
 
 
 def read_joints(path: Path) -> dict[str, ModelJoint]:
-    """Return the joints of an MJCF file by name, without the suffix `_joint`.
-
-    Raises:
-        SamiError: The file cannot be read.
-    """
+    """Return the joints of an MJCF file by name, without the suffix `_joint`; SamiError if it cannot be read."""
     import mujoco
 
     try:

@@ -33,11 +33,7 @@ OLDEST_OPSET = 11
 
 
 def import_onnx() -> ModuleType:
-    """Return the package onnx.
-
-    Raises:
-        SamiError: It is not installed.
-    """
+    """Return the package onnx; SamiError if it is not installed."""
     try:
         import onnx
         import onnx.compose

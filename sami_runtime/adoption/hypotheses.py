@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.errors import enumeration
+from sami_runtime.errors import enumeration, quantity
 
 Array = NDArray[np.float64]
 
@@ -200,8 +200,8 @@ def _lag(steps: int, mirrored: bool) -> Bug:
     if mirrored:
         return Bug("history order", "has its history stacked the other way round", "Reverse the order of the history.")
     if steps < 0:
-        return Bug("lag", f"is {-steps} step early", "Feed the value of the step before.")
-    return Bug("lag", f"is {steps} step{'s' * (steps > 1)} late", "Read the sensors right before the policy acts.")
+        return Bug("lag", f"is {quantity(-steps, 'step')} early", "Feed the value of the step before.")
+    return Bug("lag", f"is {quantity(steps, 'step')} late", "Read the sensors right before the policy acts.")
 
 
 class _Moments:

@@ -200,11 +200,7 @@ class Recipe(Entry):
 
     @classmethod
     def of(cls, artifact: Artifact) -> Recipe:
-        """Return the recipe of an adopted file.
-
-        Raises:
-            ContractError: The file was not adopted.
-        """
+        """Return the recipe of an adopted file; ContractError if it was not adopted."""
         stored = artifact.contract.training.get(ADOPTED)
         if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
             raise ContractError(

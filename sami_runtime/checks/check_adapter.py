@@ -14,7 +14,7 @@ from sami_runtime.checks import rules
 from sami_runtime.checks.judge_response import response_fault
 from sami_runtime.checks.rules import Rule, Trial, accustomed
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.errors import AdapterError, SamiError, SignalExit
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
@@ -88,11 +88,11 @@ def check_adapter(
         fault, note, trial.unproven = "", None, ""
         try:
             note = rule.check(trial)
+        except SignalExit:
+            raise
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
-            if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
-                raise  # a signal ends the check
             fault = f"{type(error).__name__}: {error}"
         report(Verdict(rule.sentence, fault, note or "", trial.unproven))
         return not fault

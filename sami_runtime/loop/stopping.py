@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.errors import AdapterError, text_of
+from sami_runtime.errors import AdapterError, SignalExit, text_of
 
 T = TypeVar("T")
 
@@ -247,4 +247,4 @@ def fatal_signals_raise() -> Iterator[None]:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
+    raise SignalExit(128 + number)

@@ -73,11 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def whole_number(value: Any) -> int:
-    """Return the value.
-
-    Raises:
-        ValueError: It is not a whole number of at least 0.
-    """
+    """Return the value; ValueError unless it is a whole number of at least 0."""
     if not isinstance(value, int) or value < 0:
         raise ValueError(f"{value!r} is no count")
     return value

@@ -93,11 +93,7 @@ class Recorder:
         self._period = 1.0 / session.contract.rate_hz
 
     def __call__(self, record: StepRecord) -> None:
-        """Write one tick.
-
-        Raises:
-            RecordingError: The file cannot be written.
-        """
+        """Write one tick; RecordingError if the file cannot be written."""
         self._require_writable()
         try:
             self._add(record)

@@ -91,11 +91,7 @@ def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
 
 
 def arrow_parts() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet.
-
-    Raises:
-        RecordingError: pyarrow is not installed.
-    """
+    """Return the modules pyarrow and pyarrow.parquet; RecordingError if pyarrow is not installed."""
     try:
         import pyarrow
         from pyarrow import parquet

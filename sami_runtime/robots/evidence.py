@@ -124,11 +124,7 @@ class EvidenceLog:
         self._write("hand-over", {"from": change.before, "to": change.after, **reason})
 
     def conclude(self, report: EpisodeReport) -> None:
-        """Log the result of an episode.
-
-        Raises:
-            RecordingError: The file cannot be written.
-        """
+        """Log the result of an episode; RecordingError if the file cannot be written."""
         self._summarize()
         if not self._is_running:  # it ended before its first tick
             self._begin()

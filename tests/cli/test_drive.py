@@ -54,8 +54,12 @@ def blind(clock):
 
 def leaves(clock):
     robot = Still(clock)
-    robot.read = lambda: exit(0)
+    robot.read = lambda: exit(143)  # the code of SIGTERM, without a signal
     return robot
+
+
+def interrupted(clock):
+    signal.raise_signal(signal.SIGTERM)
 
 
 def leaks(clock):
@@ -155,8 +159,16 @@ def test_a_driver_that_leaves_the_process_is_an_error(sami):
     Path("robot.toml").write_text(START.replace("my_robot:make", "my_robot:leaves"))
     result = sami("drive", "robot.toml", "--set", "pause_s=0")
     assert result.code == 1
-    assert "sys.exit(0) in my_robot.py, line" in result.err
+    assert "sys.exit(143) in my_robot.py, line" in result.err
     assert ", in <lambda> ended the run. Raise an error instead." in result.err
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=str)
+def test_a_signal_while_the_driver_is_made_ends_the_command_and_is_no_fault_of_the_driver(sami, options):
+    Path("my_robot.py").write_text("import signal\n" + ROBOT + MOVES)
+    Path("robot.toml").write_text(START.replace("my_robot:make", "my_robot:interrupted"))
+    result = sami("drive", "robot.toml", *options)
+    assert (result.code, result.err) == (143, "")
 
 
 def test_a_check_does_everything_but_move(sami):

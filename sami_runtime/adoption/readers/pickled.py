@@ -217,20 +217,12 @@ def array_of(value: Any) -> Array | None:
 
 
 def read_archive(path: Path) -> bytes:
-    """Return the content of a checkpoint.
-
-    Raises:
-        ArtifactError: The file cannot be read, or is too large.
-    """
+    """Return the content of a checkpoint; ArtifactError if it cannot be read, or is too large."""
     return read_bounded(path, MAX_ARCHIVE_BYTES, "Give the path of a checkpoint.", ArtifactError)
 
 
 class Archive:
-    """A zip archive of bounded size.
-
-    Raises:
-        ArtifactError: The data are not a zip archive, or too large.
-    """
+    """A zip archive of bounded size; ArtifactError if the data are none, or too large."""
 
     def __init__(self, data: bytes, source: str) -> None:
         self.source = source

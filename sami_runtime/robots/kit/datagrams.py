@@ -77,11 +77,7 @@ class Datagrams:
         self._strange, self._bad, self._why_strange, self._why_bad = 0, 0, "", ""
 
     def send(self, **message: Any) -> None:
-        """Send a message; does nothing after `close`.
-
-        Raises:
-            AdapterError: The system refuses to send it.
-        """
+        """Send a message; does nothing after `close`. AdapterError if the system refuses to send it."""
         if not self._open:
             return
         try:

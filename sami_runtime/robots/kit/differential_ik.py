@@ -202,11 +202,7 @@ def _load(path: str | Path) -> tuple[Any, dict[str, float]]:
 
 
 def _needed(module: str) -> ModuleType:
-    """Return a module that the extra installs.
-
-    Raises:
-        AdapterError: The module is not installed.
-    """
+    """Return a module that the extra installs; AdapterError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -42,11 +42,7 @@ class DdsPublisher:
         self._writer = writer
 
     def send(self, message: Message) -> None:
-        """Send a message.
-
-        Raises:
-            AdapterError: The message cannot be sent.
-        """
+        """Send a message; AdapterError if it cannot be sent."""
         try:
             self._writer.write(message.to(TYPES))
         except DDSException as error:
