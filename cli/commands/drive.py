@@ -98,6 +98,7 @@ class RobotCheck(NamedTuple):
 def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
     """Make all checks of the robot file that `load` reads, print a line for each, and exit with 4 if one fails."""
     from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError, SignalExit
+    from sami_runtime.factories import user_line
 
     checks: list[RobotCheck] = []
 
@@ -118,7 +119,8 @@ def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
         except SamiError as error:
             state, note = "WRONG", str(error)
         except (Exception, SystemExit) as error:  # a driver that calls sys.exit() is a fault, too
-            state, note = "WRONG", f"{type(error).__name__}: {error}"
+            where = f" ({line})" if (line := user_line(error)) else ""
+            state, note = "WRONG", f"{type(error).__name__}: {error}{where}"
         checks.append(RobotCheck(name, state, note))
         if not JSON.get():
             print_text(f"{state:<7}{name}{note and ': '}{note}")

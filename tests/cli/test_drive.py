@@ -210,7 +210,7 @@ def test_a_check_does_everything_but_move(sami):
         ("", "far", "observation", "ranges: ee_position.x is 0.7 m, training saw"),
         ("", "wall_clock", "observation", "age: the observation was measured"),
         ("", "blind", "observation", "read() gave no 'cube_position'"),
-        ("", "leaks", "close", "ZeroDivisionError: division by zero"),
+        ("", "leaks", "close", "ZeroDivisionError: division by zero (my_robot.py, line "),
     ],
 )
 def test_a_check_that_fails_says_what_is_wrong_and_exits_with_4(sami, text, factory, check, message):

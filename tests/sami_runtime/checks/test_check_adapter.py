@@ -173,7 +173,7 @@ def slow(arm):
     ("defect", "law", "fault"),
     [
         (other_unit, "declares the signals", "position' has unit m, the adapter's has mm"),
-        (no_second("stop"), "stops from any state", "OSError: the bus is closed"),
+        (no_second("stop"), "stops from any state", "OSError: the bus is closed (test_check_adapter.py, line "),
         (
             changed_read(lambda v, t: ({k: v[k] for k in ("position", "velocity")}, t)),
             "gives every signal",
@@ -224,8 +224,8 @@ def slow(arm):
             "begins an episode",
             "WrongArm.write() returned NoneType; return Exec",
         ),
-        (changed_write(leave), "begins an episode", "SystemExit: 0"),
-        (no_second("close"), "closes, and twice", "OSError: the bus is closed"),
+        (changed_write(leave), "begins an episode", "SystemExit: 0 (test_check_adapter.py, line "),
+        (no_second("close"), "closes, and twice", "OSError: the bus is closed (test_check_adapter.py, line "),
     ],
 )
 def test_each_broken_law_is_named_with_what_broke_it(check, arm, defect, law, fault):
