@@ -1,0 +1,196 @@
+"""Stand-ups of the humanoid that a planner finds, and an environment whose training episodes begin along them.
+
+From lying, SAC learns to sit: sitting pays at once, and who tries to get up falls first. In the environment below,
+most episodes begin somewhere along a planned way up, so that the critics see what lies above sitting (reference state
+initialisation: Peng et al., DeepMimic, 2018). What they train continues on `humanoid-standup` itself by `--init`.
+
+    python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
+    sami train --env benchmarks.humanoid_stand_ups:SPEC ...
+
+The planner samples controls over the next 0.72 s in a coarser simulation, keeps the best eight, and executes their
+weighted mean in the robot's own; its cost asks for a high head, an upright trunk and a centre of mass over the feet. It
+plans one robot, of mass and damping 1.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mujoco
+import numpy as np
+from mujoco import rollout
+
+from sami_train.envs.catalog import environment
+from sami_train.envs.mujoco.env import MODELS, MujocoSkillEnv
+
+STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
+LYING = 0.25
+"""Share of training episodes that begin lying, as all do in `humanoid-standup`."""
+
+
+class Aim(NamedTuple):
+    """What a plan strives for."""
+
+    above_feet: float
+    """Height of the head above the feet [m]."""
+    above_ground: float
+    """Height of the head above the ground [m]."""
+    upright: float
+    """Weight of the trunk's tilt."""
+    calm: float
+    """Weight of the squared joint velocities."""
+
+
+STANDING, KNEELING = Aim(1.35, 1.3, 3.0, 0.002), Aim(0.85, 1.0, 8.0, 0.004)
+PLANS = ((STANDING, range(12), 160), (KNEELING, range(6), 200))
+"""Aim of each plan, its seeds, and its steps."""
+SITTING, KNEES = 0.45, 0.6
+"""Height of the torso [m] of a robot that sits, and from which on it is on its knees or higher."""
+SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
+"""Samples of a plan, its steps, its knots, how many samples are averaged, and steps between two plans."""
+SUBSTEPS = 2
+"""Simulation steps of the planner for each action of 0.015 s."""
+SIGMA, LIMIT = 0.16, 0.4
+"""Standard deviation of the sampled controls, and their largest value."""
+_STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
+
+
+def main() -> None:
+    """Plan all stand-ups, and write the states along them."""
+    paths = [plan(aim, seed, steps) for aim, seeds, steps in PLANS for seed in seeds]
+    rises = [rise for path in paths if (rise := _rise(*path)) is not None]
+    qpos, qvel = (np.concatenate(part) for part in zip(*rises, strict=True))
+    qpos[:, :2] = 0.0  # where on the ground does not matter
+    out = Path(sys.argv[1])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(out, qpos=qpos.astype(np.float32), qvel=qvel.astype(np.float32))
+    print(f"{out}: {len(qpos):,} states of {len(rises)} of {len(paths)} plans, whose torso rose above {KNEES} m")
+
+
+def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the part of a path on which the torso leaves sitting, to 20 steps above `KNEES`; None if it never does."""
+    above = np.flatnonzero(qpos[:, 2] > KNEES)
+    part = slice(max(0, above[0] - 60), above[0] + 20) if len(above) else None
+    return None if part is None else (qpos[part], qvel[part])
+
+
+def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (steps, nq) and velocities (steps, nv) of a robot that begins lying and strives for `aim`."""
+    rng, model = np.random.default_rng(seed), mujoco.MjModel.from_xml_path(str(MODELS / "humanoidstandup.xml"))
+    robot, coarse = mujoco.MjData(model), _coarse_model()
+    scratch, state = mujoco.MjData(coarse), np.empty(mujoco.mj_stateSize(coarse, _STATE))
+    robot.qpos += rng.uniform(-0.01, 0.01, model.nq)
+    robot.qvel = rng.uniform(-0.01, 0.01, model.nv)
+    spread, mean, path = _spread(), np.zeros((KNOTS, model.nu)), []
+    for step in range(steps):
+        if step % EVERY == 0:
+            scratch.qpos, scratch.qvel = robot.qpos, robot.qvel
+            mujoco.mj_getState(coarse, scratch, state, _STATE)
+            if step:  # the part of the last plan that is still ahead
+                ahead = (spread @ mean)[EVERY:]
+                mean = np.linalg.lstsq(spread, np.vstack([ahead, np.repeat(ahead[-1:], EVERY, 0)]), rcond=None)[0]
+            for _ in range(1 if step else 8):
+                scale = rng.choice([0.3, 1.0, 2.0], size=(SAMPLES, 1, 1))
+                knots = mean + SIGMA * scale * rng.standard_normal((SAMPLES, *mean.shape))
+                knots[0] = mean
+                knots = np.clip(knots, -LIMIT, LIMIT)
+                controls = spread @ knots
+                states, sensed = rollout.rollout(
+                    coarse, [scratch], np.tile(state, (SAMPLES, 1)), np.repeat(controls, SUBSTEPS, axis=1)
+                )
+                at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
+                joints = states[:, at_actions, -model.nv + 6 :]
+                cost = np.nan_to_num(_cost(aim, sensed[:, at_actions], controls, joints), nan=1e6)
+                best = np.argsort(cost)[:BEST]
+                weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
+                mean = np.tensordot(weight / weight.sum(), knots[best], 1)
+        path.append((robot.qpos.copy(), robot.qvel.copy()))
+        robot.ctrl = np.clip((spread @ mean)[step % EVERY], -LIMIT, LIMIT)
+        mujoco.mj_step(model, robot, nstep=5)
+    qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
+    print(
+        f"{'kneeling' if aim is KNEELING else 'standing'}, seed {seed}: torso at most {qpos[:, 2].max():.2f} m",
+        flush=True,
+    )
+    return qpos, qvel
+
+
+def _coarse_model() -> mujoco.MjModel:
+    """Return the planner's model: fewer and cheaper steps, and sensors of what the cost reads."""
+    spec, site, body = (
+        mujoco.MjSpec.from_file(str(MODELS / "humanoidstandup.xml")),
+        mujoco.mjtObj.mjOBJ_SITE,
+        mujoco.mjtObj.mjOBJ_BODY,
+    )
+    option, sensor = spec.option, mujoco.mjtSensor
+    option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, mujoco.mjtSolver.mjSOL_NEWTON
+    option.iterations, option.ls_iterations, option.timestep = 3, 8, 0.015 / SUBSTEPS
+    for name, position in (("torso", (-0.15, 0, 0)), ("right_foot", (0, 0, 0.1)), ("left_foot", (0, 0, 0.1))):
+        spec.body(name).add_site(name=name, pos=position)
+        spec.add_sensor(type=sensor.mjSENS_FRAMEPOS, objtype=site, objname=name)
+    for kind in (sensor.mjSENS_SUBTREECOM, sensor.mjSENS_SUBTREELINVEL):
+        spec.add_sensor(type=kind, objtype=body, objname="torso")
+    spec.add_sensor(type=sensor.mjSENS_FRAMEXAXIS, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname="torso")
+    return spec.compile()
+
+
+def _spread() -> np.ndarray:
+    """Return the matrix (HORIZON, KNOTS) that interpolates between knots."""
+    at, knots = np.linspace(0, KNOTS - 1, HORIZON), np.arange(KNOTS)
+    return np.clip(1.0 - np.abs(at[:, None] - knots), 0.0, None)
+
+
+def _cost(aim: Aim, sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.ndarray:
+    """Return the mean costs (N,) of N plans; the last steps count more."""
+    head, right, left, com, velocity, down = np.split(sensed, 6, axis=-1)
+    feet = (right + left) / 2
+    ahead = com[..., :2] + 0.3 * velocity[..., :2] - feet[..., :2]  # where a step would have to go
+    cost = (
+        20.0 * np.maximum(aim.above_feet - (head - feet)[..., 2], 0.0)
+        + 6.0 * np.maximum(aim.above_ground - head[..., 2], 0.0)
+        + 8.0 * np.sqrt(np.square(ahead).sum(-1) + 0.01)
+        + 1.5 * np.sqrt(np.square(velocity[..., :2]).sum(-1) + 0.01)
+        + aim.upright * (1.0 + down[..., 2])
+        + 0.05 * np.square(controls / LIMIT).sum(-1)
+        + aim.calm * np.square(joints).sum(-1)
+    )
+    return (cost * np.where(np.arange(HORIZON) < HORIZON - 8, 1.0, 2.5)).mean(axis=1)
+
+
+class StandUpEnv(MujocoSkillEnv):
+    """`humanoid-standup` whose episodes begin lying (a share of `LYING`) or on a rise, and where sitting pays nothing.
+
+    The reward of a step is the torso's height above `SITTING` over 0.003 s, and at least 0.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        with np.load(STATES) as states:
+            self._states = states["qpos"], states["qvel"]
+        self._lie, self.robot.start = self.robot.start, self._start  # type: ignore[method-assign]
+
+    def _start(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        qpos, qvel = self._lie(rng)
+        if rng.random() >= LYING:
+            i = rng.integers(len(self._states[0]))
+            qpos += self._states[0][i] - self.robot.model.qpos0
+            qvel += self._states[1][i]
+        return qpos, qvel
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Apply one action, as the environment itself does, and reward height above sitting."""
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, max(float(self.data.qpos[2]) - SITTING, 0.0) / 0.003, terminated, truncated, info
+
+
+SPEC = dataclasses.replace(
+    environment("humanoid-standup"),
+    id="sami/humanoid-stand-ups-v0",
+    entry_point=f"{__name__}:StandUpEnv",
+    vector_entry_point=None,
+    batch_entry_point=None,
+)
+
+if __name__ == "__main__":
+    main()
