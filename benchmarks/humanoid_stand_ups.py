@@ -45,8 +45,8 @@ class Aim(NamedTuple):
 STANDING, KNEELING = Aim(1.35, 1.3, 3.0, 0.002), Aim(0.85, 1.0, 8.0, 0.004)
 PLANS = ((STANDING, range(12), 160), (KNEELING, range(6), 200))
 """Aim of each plan, its seeds, and its steps."""
-SITTING, KNEES = 0.45, 0.6
-"""Height of the torso [m] of a robot that sits, and from which on it is on its knees or higher."""
+SITTING, KNEES, FEET = 0.45, 0.6, 0.9
+"""Height of the torso [m] of a robot that sits, and from which on it is on its knees, or on its feet."""
 SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
 """Samples of a plan, its steps, its knots, how many samples are averaged, and steps between two plans."""
 SUBSTEPS = 2
@@ -69,10 +69,10 @@ def main() -> None:
 
 
 def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the part of a path on which the torso leaves sitting, to 20 steps above `KNEES`; None if it never does."""
-    above = np.flatnonzero(qpos[:, 2] > KNEES)
-    part = slice(max(0, above[0] - 60), above[0] + 20) if len(above) else None
-    return None if part is None else (qpos[part], qvel[part])
+    """Return a path until 30 steps after the torso was above `FEET`; None if it was never above `KNEES`."""
+    high = np.flatnonzero(qpos[:, 2] > FEET)
+    part = slice(high[0] + 30 if len(high) else None)
+    return (qpos[part], qvel[part]) if qpos[:, 2].max() > KNEES else None
 
 
 def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
