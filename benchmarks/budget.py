@@ -199,7 +199,7 @@ def budget() -> list[Row]:
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
     "lines of the trunk": (lambda: lines_of(trunk()), 19_000, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 63_263, 41_000),
+    "lines of the product": (lambda: lines_of(modules()), 63_262, 41_000),
     "rooms on the first level": (lambda: len(rooms()), 19, 19),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),

@@ -59,10 +59,15 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signat
     except (SamiError, SignalExit):
         raise
     except (Exception, SystemExit) as error:
-        where = f" ({line})" if (line := user_line(error)) else ""
         raise SamiError(
-            f"{name}({signature}) failed: {type(error).__name__}: {error}{where}. Correct the factory or its settings."
+            f"{name}({signature}) failed: {cause_of(error)}. Correct the factory or its settings."
         ) from error
+
+
+def cause_of(error: BaseException) -> str:
+    """Return an error's type and text, and `user_line` where it passed the user's own code."""
+    where = f" ({line})" if (line := user_line(error)) else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def user_line(error: BaseException) -> str:

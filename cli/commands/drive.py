@@ -98,7 +98,7 @@ class RobotCheck(NamedTuple):
 def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
     """Make all checks of the robot file that `load` reads, print a line for each, and exit with 4 if one fails."""
     from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError, SignalExit
-    from sami_runtime.factories import user_line
+    from sami_runtime.factories import cause_of
 
     checks: list[RobotCheck] = []
 
@@ -119,8 +119,7 @@ def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
         except SamiError as error:
             state, note = "WRONG", str(error)
         except (Exception, SystemExit) as error:  # a driver that calls sys.exit() is a fault, too
-            where = f" ({line})" if (line := user_line(error)) else ""
-            state, note = "WRONG", f"{type(error).__name__}: {error}{where}"
+            state, note = "WRONG", cause_of(error)
         checks.append(RobotCheck(name, state, note))
         if not JSON.get():
             print_text(f"{state:<7}{name}{note and ': '}{note}")

@@ -15,7 +15,7 @@ from sami_runtime.checks.judge_response import response_fault
 from sami_runtime.checks.rules import Rule, Trial, accustomed
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, SignalExit
-from sami_runtime.factories import user_line
+from sami_runtime.factories import cause_of
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
@@ -94,8 +94,7 @@ def check_adapter(
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
-            where = f" ({line})" if (line := user_line(error)) else ""
-            fault = f"{type(error).__name__}: {error}{where}"
+            fault = cause_of(error)
         report(Verdict(rule.sentence, fault, note or "", trial.unproven))
         return not fault
 

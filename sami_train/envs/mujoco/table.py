@@ -249,11 +249,7 @@ ROWS = (
 
 
 def find_row(name: str) -> Row:
-    """Return the row of a name.
-
-    Raises:
-        UnknownName: there is no row of this name.
-    """
+    """Return the row of a name; UnknownName if there is none."""
     rows = {row.name: row for row in ROWS}
     if name not in rows:
         raise UnknownName("MuJoCo environment", name, list(rows))
