@@ -22,7 +22,8 @@ import numpy as np
 from mujoco import rollout
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.mujoco.env import MODELS, MujocoSkillEnv
+from sami_train.envs.mujoco.env import MODELS, MujocoSkillEnv, Robot
+from sami_train.envs.mujoco.table import find_row
 
 STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
 LYING = 0.25
@@ -51,7 +52,8 @@ SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
 """Samples of a plan, its steps, its knots, how many samples are averaged, and steps between two plans."""
 SUBSTEPS = 2
 """Simulation steps of the planner for each action of 0.015 s."""
-SIGMA, LIMIT = 0.16, 0.4
+ROBOT = Robot(find_row("humanoid-standup"), {})
+SIGMA, LIMIT = 0.16, ROBOT.body.limit
 """Standard deviation of the sampled controls, and their largest value."""
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
@@ -77,11 +79,10 @@ def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] |
 
 def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return positions (steps, nq) and velocities (steps, nv) of a robot that begins lying and strives for `aim`."""
-    rng, model = np.random.default_rng(seed), mujoco.MjModel.from_xml_path(str(MODELS / "humanoidstandup.xml"))
+    rng, model = np.random.default_rng(seed), ROBOT.model
     robot, coarse = mujoco.MjData(model), _coarse_model()
     scratch, state = mujoco.MjData(coarse), np.empty(mujoco.mj_stateSize(coarse, _STATE))
-    robot.qpos += rng.uniform(-0.01, 0.01, model.nq)
-    robot.qvel = rng.uniform(-0.01, 0.01, model.nv)
+    robot.qpos, robot.qvel = ROBOT.start(rng)
     spread, mean, path = _spread(), np.zeros((KNOTS, model.nu)), []
     for step in range(steps):
         if step % EVERY == 0:
@@ -91,23 +92,10 @@ def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
                 ahead = (spread @ mean)[EVERY:]
                 mean = np.linalg.lstsq(spread, np.vstack([ahead, np.repeat(ahead[-1:], EVERY, 0)]), rcond=None)[0]
             for _ in range(1 if step else 8):
-                scale = rng.choice([0.3, 1.0, 2.0], size=(SAMPLES, 1, 1))
-                knots = mean + SIGMA * scale * rng.standard_normal((SAMPLES, *mean.shape))
-                knots[0] = mean
-                knots = np.clip(knots, -LIMIT, LIMIT)
-                controls = spread @ knots
-                states, sensed = rollout.rollout(
-                    coarse, [scratch], np.tile(state, (SAMPLES, 1)), np.repeat(controls, SUBSTEPS, axis=1)
-                )
-                at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
-                joints = states[:, at_actions, -model.nv + 6 :]
-                cost = np.nan_to_num(_cost(aim, sensed[:, at_actions], controls, joints), nan=1e6)
-                best = np.argsort(cost)[:BEST]
-                weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
-                mean = np.tensordot(weight / weight.sum(), knots[best], 1)
+                mean = _improved(aim, mean, spread, rng, coarse, scratch, state)
         path.append((robot.qpos.copy(), robot.qvel.copy()))
         robot.ctrl = np.clip((spread @ mean)[step % EVERY], -LIMIT, LIMIT)
-        mujoco.mj_step(model, robot, nstep=5)
+        mujoco.mj_step(model, robot, nstep=ROBOT.body.frame_skip)
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
     print(
         f"{'kneeling' if aim is KNEELING else 'standing'}, seed {seed}: torso at most {qpos[:, 2].max():.2f} m",
@@ -116,16 +104,42 @@ def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return qpos, qvel
 
 
+def _improved(
+    aim: Aim,
+    mean: np.ndarray,
+    spread: np.ndarray,
+    rng: np.random.Generator,
+    coarse: mujoco.MjModel,
+    scratch: mujoco.MjData,
+    state: np.ndarray,
+) -> np.ndarray:
+    """Return knots (KNOTS, nu) that cost less than `mean`, from a state: the weighted mean of the best samples."""
+    scale = rng.choice([0.3, 1.0, 2.0], size=(SAMPLES, 1, 1))
+    knots = mean + SIGMA * scale * rng.standard_normal((SAMPLES, *mean.shape))
+    knots[0] = mean
+    knots = np.clip(knots, -LIMIT, LIMIT)
+    controls = spread @ knots
+    states, sensed = rollout.rollout(
+        coarse, [scratch], np.tile(state, (SAMPLES, 1)), np.repeat(controls, SUBSTEPS, axis=1)
+    )
+    at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
+    joints = states[:, at_actions, -coarse.nv + 6 :]
+    cost = np.nan_to_num(_cost(aim, sensed[:, at_actions], controls, joints), nan=1e6)
+    best = np.argsort(cost)[:BEST]
+    weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
+    return np.asarray(np.tensordot(weight / weight.sum(), knots[best], 1))
+
+
 def _coarse_model() -> mujoco.MjModel:
     """Return the planner's model: fewer and cheaper steps, and sensors of what the cost reads."""
     spec, site, body = (
-        mujoco.MjSpec.from_file(str(MODELS / "humanoidstandup.xml")),
+        mujoco.MjSpec.from_file(str(MODELS / ROBOT.body.xml)),
         mujoco.mjtObj.mjOBJ_SITE,
         mujoco.mjtObj.mjOBJ_BODY,
     )
     option, sensor = spec.option, mujoco.mjtSensor
     option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, mujoco.mjtSolver.mjSOL_NEWTON
-    option.iterations, option.ls_iterations, option.timestep = 3, 8, 0.015 / SUBSTEPS
+    option.iterations, option.ls_iterations, option.timestep = 3, 8, ROBOT.step_s / SUBSTEPS
     for name, position in (("torso", (-0.15, 0, 0)), ("right_foot", (0, 0, 0.1)), ("left_foot", (0, 0, 0.1))):
         spec.body(name).add_site(name=name, pos=position)
         spec.add_sensor(type=sensor.mjSENS_FRAMEPOS, objtype=site, objname=name)
@@ -168,20 +182,26 @@ class StandUpEnv(MujocoSkillEnv):
         super().__init__(*arguments, **options)
         with np.load(STATES) as states:
             self._states = states["qpos"], states["qvel"]
-        self._lie, self.robot.start = self.robot.start, self._start  # type: ignore[method-assign]
 
-    def _start(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        qpos, qvel = self._lie(rng)
-        if rng.random() >= LYING:
-            i = rng.integers(len(self._states[0]))
-            qpos += self._states[0][i] - self.robot.model.qpos0
-            qvel += self._states[1][i]
-        return qpos, qvel
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
+        lying, info = super()._begin()
+        if self.np_random.random() < LYING:
+            return lying, info
+        i = self.np_random.integers(len(self._states[0]))
+        above = self._states[0][i] - self.robot.model.qpos0
+        self._place(self.data.qpos + above, self.data.qvel + self._states[1][i])
+        return self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))[0], info
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Apply one action, as the environment itself does, and reward height above sitting."""
         observation, _, terminated, truncated, info = super().step(action)
-        return observation, max(float(self.data.qpos[2]) - SITTING, 0.0) / 0.003, terminated, truncated, info
+        return (
+            observation,
+            max(float(self.data.qpos[2]) - SITTING, 0.0) / self.model.opt.timestep,
+            terminated,
+            truncated,
+            info,
+        )
 
 
 SPEC = dataclasses.replace(
