@@ -79,23 +79,15 @@ def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] |
 
 def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return positions (steps, nq) and velocities (steps, nv) of a robot that begins lying and strives for `aim`."""
-    rng, model = np.random.default_rng(seed), ROBOT.model
-    robot, coarse = mujoco.MjData(model), _coarse_model()
-    scratch, state = mujoco.MjData(coarse), np.empty(mujoco.mj_stateSize(coarse, _STATE))
+    rng, robot, path = np.random.default_rng(seed), mujoco.MjData(ROBOT.model), []
     robot.qpos, robot.qvel = ROBOT.start(rng)
-    spread, mean, path = _spread(), np.zeros((KNOTS, model.nu)), []
+    planner = Planner(aim, rng)
     for step in range(steps):
         if step % EVERY == 0:
-            scratch.qpos, scratch.qvel = robot.qpos, robot.qvel
-            mujoco.mj_getState(coarse, scratch, state, _STATE)
-            if step:  # the part of the last plan that is still ahead
-                ahead = (spread @ mean)[EVERY:]
-                mean = np.linalg.lstsq(spread, np.vstack([ahead, np.repeat(ahead[-1:], EVERY, 0)]), rcond=None)[0]
-            for _ in range(1 if step else 8):
-                mean = _improved(aim, mean, spread, rng, coarse, scratch, state)
+            planner.search(robot, rounds=1 if step else 8)
         path.append((robot.qpos.copy(), robot.qvel.copy()))
-        robot.ctrl = np.clip((spread @ mean)[step % EVERY], -LIMIT, LIMIT)
-        mujoco.mj_step(model, robot, nstep=ROBOT.body.frame_skip)
+        robot.ctrl = np.clip(planner.controls[step % EVERY], -LIMIT, LIMIT)
+        mujoco.mj_step(ROBOT.model, robot, nstep=ROBOT.body.frame_skip)
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
     print(
         f"{'kneeling' if aim is KNEELING else 'standing'}, seed {seed}: torso at most {qpos[:, 2].max():.2f} m",
@@ -104,30 +96,46 @@ def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return qpos, qvel
 
 
-def _improved(
-    aim: Aim,
-    mean: np.ndarray,
-    spread: np.ndarray,
-    rng: np.random.Generator,
-    coarse: mujoco.MjModel,
-    scratch: mujoco.MjData,
-    state: np.ndarray,
-) -> np.ndarray:
-    """Return knots (KNOTS, nu) that cost less than `mean`, from a state: the weighted mean of the best samples."""
-    scale = rng.choice([0.3, 1.0, 2.0], size=(SAMPLES, 1, 1))
-    knots = mean + SIGMA * scale * rng.standard_normal((SAMPLES, *mean.shape))
-    knots[0] = mean
-    knots = np.clip(knots, -LIMIT, LIMIT)
-    controls = spread @ knots
-    states, sensed = rollout.rollout(
-        coarse, [scratch], np.tile(state, (SAMPLES, 1)), np.repeat(controls, SUBSTEPS, axis=1)
-    )
-    at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
-    joints = states[:, at_actions, -coarse.nv + 6 :]
-    cost = np.nan_to_num(_cost(aim, sensed[:, at_actions], controls, joints), nan=1e6)
-    best = np.argsort(cost)[:BEST]
-    weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
-    return np.asarray(np.tensordot(weight / weight.sum(), knots[best], 1))
+class Planner:
+    """A plan of the next `HORIZON` controls, which is searched again as the robot moves."""
+
+    def __init__(self, aim: Aim, rng: np.random.Generator) -> None:
+        self.aim, self.rng, self.model = aim, rng, _coarse_model()
+        self.data, self.spread = mujoco.MjData(self.model), _spread()
+        self.mean = np.zeros((KNOTS, self.model.nu))
+
+    @property
+    def controls(self) -> np.ndarray:
+        """The planned controls, (HORIZON, nu)."""
+        return self.spread @ self.mean
+
+    def search(self, robot: mujoco.MjData, rounds: int) -> None:
+        """Improve the plan from the robot's state, `EVERY` steps after the last search."""
+        self.data.qpos, self.data.qvel = robot.qpos, robot.qvel
+        state = np.empty(mujoco.mj_stateSize(self.model, _STATE))
+        mujoco.mj_getState(self.model, self.data, state, _STATE)
+        ahead = self.controls[EVERY:]  # the part of the last plan that is still ahead
+        ahead = np.vstack([ahead, np.repeat(ahead[-1:], EVERY, 0)])
+        self.mean = np.linalg.lstsq(self.spread, ahead, rcond=None)[0]
+        for _ in range(rounds):
+            self._improve(state)
+
+    def _improve(self, state: np.ndarray) -> None:
+        """Set the knots to the weighted mean of the best samples around them."""
+        scale = self.rng.choice([0.3, 1.0, 2.0], size=(SAMPLES, 1, 1))
+        knots = self.mean + SIGMA * scale * self.rng.standard_normal((SAMPLES, *self.mean.shape))
+        knots[0] = self.mean
+        knots = np.clip(knots, -LIMIT, LIMIT)
+        controls = self.spread @ knots
+        states, sensed = rollout.rollout(
+            self.model, [self.data], np.tile(state, (SAMPLES, 1)), np.repeat(controls, SUBSTEPS, axis=1)
+        )
+        at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
+        joints = states[:, at_actions, -self.model.nv + 6 :]
+        cost = np.nan_to_num(_cost(self.aim, sensed[:, at_actions], controls, joints), nan=1e6)
+        best = np.argsort(cost)[:BEST]
+        weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
+        self.mean = np.asarray(np.tensordot(weight / weight.sum(), knots[best], 1))
 
 
 def _coarse_model() -> mujoco.MjModel:
