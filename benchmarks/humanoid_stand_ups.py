@@ -1,8 +1,9 @@
 """Stand-ups of the humanoid that a planner finds, and an environment whose training episodes begin along them.
 
 From lying, SAC learns to sit: sitting pays at once, and who tries to get up falls first. In the environment below,
-most episodes begin somewhere along a planned way up, so that the critics see what lies above sitting (reference state
-initialisation: Peng et al., DeepMimic, 2018). What they train continues on `humanoid-standup` itself by `--init`.
+most episodes begin somewhere along a planned way up, so that the critics see what lies above sitting, and a fall ends
+them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). What they train continues on
+`humanoid-standup` itself by `--init`.
 
     python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
     sami train --env benchmarks.humanoid_stand_ups:SPEC ...
@@ -15,7 +16,7 @@ plans one robot, of mass and damping 1.
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -26,33 +27,25 @@ from sami_train.envs.mujoco.env import MODELS, MujocoSkillEnv, Robot
 from sami_train.envs.mujoco.table import find_row
 
 STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
-LYING = 0.25
+LYING = 0.15
 """Share of training episodes that begin lying, as all do in `humanoid-standup`."""
-
-
-class Aim(NamedTuple):
-    """What a plan strives for."""
-
-    above_feet: float
-    """Height of the head above the feet [m]."""
-    above_ground: float
-    """Height of the head above the ground [m]."""
-    upright: float
-    """Weight of the trunk's tilt."""
-    calm: float
-    """Weight of the squared joint velocities."""
-
-
-STANDING, KNEELING = Aim(1.35, 1.3, 3.0, 0.002), Aim(0.85, 1.0, 8.0, 0.004)
-PLANS = ((STANDING, range(12), 160), (KNEELING, range(6), 200))
-"""Aim of each plan, its seeds, and its steps."""
+PLANS, PLAN_STEPS = range(12), 240
+"""Seeds of the plans, and their steps."""
 SITTING, KNEES, FEET = 0.45, 0.6, 0.9
 """Height of the torso [m] of a robot that sits, and from which on it is on its knees, or on its feet."""
+FALLEN, BEFORE = 0.7, 30
+"""Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
+CLASSES = (0.0, 0.5, 0.65, 0.95, 1.3)
+"""Bounds of the torso's heights [m] between which the same share of episodes begins."""
+UP, DROP = 0.7, 0.35
+"""A training episode ends once the torso is `DROP` below its highest [m], if that was above `UP`."""
 SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
 """Samples of a plan, its steps, its knots, how many samples are averaged, and steps between two plans."""
 SUBSTEPS = 2
 """Simulation steps of the planner for each action of 0.015 s."""
 ROBOT = Robot(find_row("humanoid-standup"), {})
+HEAD_ABOVE_FEET, HEAD_ABOVE_GROUND = 1.35, 1.3
+"""Heights of the head [m] that a plan strives for."""
 SIGMA, LIMIT = 0.16, ROBOT.body.limit
 """Standard deviation of the sampled controls, and their largest value."""
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -60,7 +53,7 @@ _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 def main() -> None:
     """Plan all stand-ups, and write the states along them."""
-    paths = [plan(aim, seed, steps) for aim, seeds, steps in PLANS for seed in seeds]
+    paths = [plan(seed) for seed in PLANS]
     rises = [rise for path in paths if (rise := _rise(*path)) is not None]
     qpos, qvel = (np.concatenate(part) for part in zip(*rises, strict=True))
     qpos[:, :2] = 0.0  # where on the ground does not matter
@@ -71,36 +64,35 @@ def main() -> None:
 
 
 def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return a path until 30 steps after the torso was above `FEET`; None if it was never above `KNEES`."""
-    high = np.flatnonzero(qpos[:, 2] > FEET)
-    part = slice(high[0] + 30 if len(high) else None)
-    return (qpos[part], qvel[part]) if qpos[:, 2].max() > KNEES else None
+    """Return a path until shortly before the robot falls from its feet; None if its torso was never above `KNEES`."""
+    heights = qpos[:, 2]
+    standing = int(np.argmax(heights > FEET)) if heights.max() > FEET else len(heights)
+    falls = np.flatnonzero(heights[standing:] < FALLEN)
+    part = slice(standing + falls[0] - BEFORE if len(falls) else None)
+    return (qpos[part], qvel[part]) if heights.max() > KNEES else None
 
 
-def plan(aim: Aim, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions (steps, nq) and velocities (steps, nv) of a robot that begins lying and strives for `aim`."""
+def plan(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (PLAN_STEPS, nq) and velocities (PLAN_STEPS, nv) of a robot that begins lying and gets up."""
     rng, robot, path = np.random.default_rng(seed), mujoco.MjData(ROBOT.model), []
     robot.qpos, robot.qvel = ROBOT.start(rng)
-    planner = Planner(aim, rng)
-    for step in range(steps):
+    planner = Planner(rng)
+    for step in range(PLAN_STEPS):
         if step % EVERY == 0:
             planner.search(robot, rounds=1 if step else 8)
         path.append((robot.qpos.copy(), robot.qvel.copy()))
         robot.ctrl = np.clip(planner.controls[step % EVERY], -LIMIT, LIMIT)
         mujoco.mj_step(ROBOT.model, robot, nstep=ROBOT.body.frame_skip)
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
-    print(
-        f"{'kneeling' if aim is KNEELING else 'standing'}, seed {seed}: torso at most {qpos[:, 2].max():.2f} m",
-        flush=True,
-    )
+    print(f"seed {seed}: torso at most {qpos[:, 2].max():.2f} m, in the end {qpos[-1, 2]:.2f} m", flush=True)
     return qpos, qvel
 
 
 class Planner:
     """A plan of the next `HORIZON` controls, which is searched again as the robot moves."""
 
-    def __init__(self, aim: Aim, rng: np.random.Generator) -> None:
-        self.aim, self.rng, self.model = aim, rng, _coarse_model()
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.model = rng, _coarse_model()
         self.data, self.spread = mujoco.MjData(self.model), _spread()
         self.mean = np.zeros((KNOTS, self.model.nu))
 
@@ -132,7 +124,7 @@ class Planner:
         )
         at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
         joints = states[:, at_actions, -self.model.nv + 6 :]
-        cost = np.nan_to_num(_cost(self.aim, sensed[:, at_actions], controls, joints), nan=1e6)
+        cost = np.nan_to_num(_cost(sensed[:, at_actions], controls, joints), nan=1e6)
         best = np.argsort(cost)[:BEST]
         weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
         self.mean = np.asarray(np.tensordot(weight / weight.sum(), knots[best], 1))
@@ -163,53 +155,53 @@ def _spread() -> np.ndarray:
     return np.clip(1.0 - np.abs(at[:, None] - knots), 0.0, None)
 
 
-def _cost(aim: Aim, sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.ndarray:
+def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.ndarray:
     """Return the mean costs (N,) of N plans; the last steps count more."""
     head, right, left, com, velocity, down = np.split(sensed, 6, axis=-1)
     feet = (right + left) / 2
     ahead = com[..., :2] + 0.3 * velocity[..., :2] - feet[..., :2]  # where a step would have to go
     cost = (
-        20.0 * np.maximum(aim.above_feet - (head - feet)[..., 2], 0.0)
-        + 6.0 * np.maximum(aim.above_ground - head[..., 2], 0.0)
+        20.0 * np.maximum(HEAD_ABOVE_FEET - (head - feet)[..., 2], 0.0)
+        + 6.0 * np.maximum(HEAD_ABOVE_GROUND - head[..., 2], 0.0)
         + 8.0 * np.sqrt(np.square(ahead).sum(-1) + 0.01)
         + 1.5 * np.sqrt(np.square(velocity[..., :2]).sum(-1) + 0.01)
-        + aim.upright * (1.0 + down[..., 2])
+        + 3.0 * (1.0 + down[..., 2])
         + 0.05 * np.square(controls / LIMIT).sum(-1)
-        + aim.calm * np.square(joints).sum(-1)
+        + 0.002 * np.square(joints).sum(-1)
     )
     return (cost * np.where(np.arange(HORIZON) < HORIZON - 8, 1.0, 2.5)).mean(axis=1)
 
 
 class StandUpEnv(MujocoSkillEnv):
-    """`humanoid-standup` whose episodes begin lying (a share of `LYING`) or on a rise, and where sitting pays nothing.
+    """`humanoid-standup` whose episodes begin lying (a share of `LYING`) or on a planned way up, and end with a fall.
 
-    The reward of a step is the torso's height above `SITTING` over 0.003 s, and at least 0.
+    The reward of a step is the torso's height above `SITTING` over 0.003 s, and at least 0: sitting pays nothing.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         with np.load(STATES) as states:
-            self._states = states["qpos"], states["qvel"]
+            self._qpos, self._qvel = states["qpos"], states["qvel"]
+        of_height = np.digitize(self._qpos[:, 2], CLASSES)
+        self._classes = [np.flatnonzero(of_height == i) for i in range(1, len(CLASSES))]
 
     def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
+        self._highest = 0.0
         lying, info = super()._begin()
         if self.np_random.random() < LYING:
             return lying, info
-        i = self.np_random.integers(len(self._states[0]))
-        above = self._states[0][i] - self.robot.model.qpos0
-        self._place(self.data.qpos + above, self.data.qvel + self._states[1][i])
+        state = self.np_random.choice(self._classes[self.np_random.integers(len(self._classes))])
+        above = self._qpos[state] - self.robot.model.qpos0
+        self._place(self.data.qpos + above, self.data.qvel + self._qvel[state])
         return self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))[0], info
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Apply one action, as the environment itself does, and reward height above sitting."""
-        observation, _, terminated, truncated, info = super().step(action)
-        return (
-            observation,
-            max(float(self.data.qpos[2]) - SITTING, 0.0) / self.model.opt.timestep,
-            terminated,
-            truncated,
-            info,
-        )
+        observation, _, _, truncated, info = super().step(action)
+        height = float(self.data.qpos[2])
+        self._highest = max(self._highest, height)
+        has_fallen = self._highest > UP and height < self._highest - DROP
+        return observation, max(height - SITTING, 0.0) / self.model.opt.timestep, has_fallen, truncated, info
 
 
 SPEC = dataclasses.replace(
