@@ -1,30 +1,35 @@
-"""Stand-ups of the humanoid that a planner finds, and an environment whose training episodes begin along them.
+"""Stand-ups of the humanoid that a planner finds, and an environment in which a teacher learns from them.
 
 From lying, SAC learns to sit: sitting pays at once, and who tries to get up falls first. In the environment below,
-most episodes begin somewhere along a planned way up, so that the critics see what lies above sitting, and a fall ends
-them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). What they train continues on
-`humanoid-standup` itself by `--init`.
+most episodes begin somewhere along a planned way up, so that the critic sees what lies above sitting, and a fall ends
+them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). Its simulation is coarser
+than the robot's own, and nine times as fast. A policy of `humanoid-standup` begins as the teacher's student:
 
     python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
-    sami train --env benchmarks.humanoid_stand_ups:SPEC ...
+    sami teach --env benchmarks.humanoid_stand_ups:SPEC --out runs/teacher
+    sami distil --teacher runs/teacher --env benchmarks.humanoid_stand_ups:SPEC --out runs/student
+    sami train --env humanoid-standup --init runs/student --method satesac ...
 
-The planner samples controls over the next 0.72 s in a coarser simulation, keeps the best eight, and executes their
+The planner samples controls over the next 0.72 s in the coarser simulation, keeps the best eight, and executes their
 weighted mean in the robot's own; its cost asks for a high head, an upright trunk and a centre of mass over the feet. It
 plans one robot, of mass and damping 1.
 """
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import mujoco
 import numpy as np
 from mujoco import rollout
+from numpy.typing import NDArray
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.mujoco.env import MODELS, MujocoSkillEnv, Robot
+from sami_train.envs.mujoco.batch import Rows
+from sami_train.envs.mujoco.env import MODELS, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
+from sami_train.envs.tasks import Task
 
 STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
 LYING = 0.15
@@ -37,6 +42,8 @@ FALLEN, BEFORE = 0.7, 30
 """Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
 CLASSES = (0.0, 0.5, 0.65, 0.95, 1.3)
 """Bounds of the torso's heights [m] between which the same share of episodes begins."""
+STANDING = 1.0
+"""Height of the torso [m] from which on a robot counts as standing."""
 UP, DROP = 0.7, 0.35
 """A training episode ends once the torso is `DROP` below its highest [m], if that was above `UP`."""
 SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
@@ -137,9 +144,8 @@ def _coarse_model() -> mujoco.MjModel:
         mujoco.mjtObj.mjOBJ_SITE,
         mujoco.mjtObj.mjOBJ_BODY,
     )
-    option, sensor = spec.option, mujoco.mjtSensor
-    option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, mujoco.mjtSolver.mjSOL_NEWTON
-    option.iterations, option.ls_iterations, option.timestep = 3, 8, ROBOT.step_s / SUBSTEPS
+    sensor = mujoco.mjtSensor
+    _coarsen(spec.option, ROBOT.step_s)
     for name, position in (("torso", (-0.15, 0, 0)), ("right_foot", (0, 0, 0.1)), ("left_foot", (0, 0, 0.1))):
         spec.body(name).add_site(name=name, pos=position)
         spec.add_sensor(type=sensor.mjSENS_FRAMEPOS, objtype=site, objname=name)
@@ -172,44 +178,90 @@ def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.nd
     return (cost * np.where(np.arange(HORIZON) < HORIZON - 8, 1.0, 2.5)).mean(axis=1)
 
 
-class StandUpEnv(MujocoSkillEnv):
-    """`humanoid-standup` whose episodes begin lying (a share of `LYING`) or on a planned way up, and end with a fall.
+class StandUpBatch(Rows):
+    """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts along the ways up, ends at falls.
 
-    The reward of a step is the torso's height above `SITTING` over 0.003 s, and at least 0: sitting pays nothing.
+    An episode begins lying (a share of `LYING`) or in a state of the file, in each of `CLASSES` as often. It ends once
+    the torso is `DROP` below its highest, if that was above `UP`. Standing still and upright has a reward of about 1 a
+    step. Arguments: see `Rows`.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        name: str,
+        rows: int,
+        tasks: str | Task | Sequence[Task] = "training",
+        episode_steps: int | None = None,
+        threads: int = 0,
+    ) -> None:
+        self.robot = robot = Robot(find_row(name), {})
+        _coarsen(robot.model.opt, robot.step_s)
+        steps = episode_steps or robot.row.episode_steps
+        super().__init__(robot.model, rows, robot.row.tasks, tasks, steps, threads, robot.dynamics)
+        self._ctrl, self._working = self._batch.bind("ctrl"), np.ones((rows, robot.model.nu))
         with np.load(STATES) as states:
-            self._qpos, self._qvel = states["qpos"], states["qvel"]
-        of_height = np.digitize(self._qpos[:, 2], CLASSES)
+            self._starts = states["qpos"].astype(float) - robot.model.qpos0, states["qvel"].astype(float)
+            of_height = np.digitize(states["qpos"][:, 2], CLASSES)
         self._classes = [np.flatnonzero(of_height == i) for i in range(1, len(CLASSES))]
+        self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
 
-    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
-        self._highest = 0.0
-        lying, info = super()._begin()
-        if self.np_random.random() < LYING:
-            return lying, info
-        state = self.np_random.choice(self._classes[self.np_random.integers(len(self._classes))])
-        above = self._qpos[state] - self.robot.model.qpos0
-        self._place(self.data.qpos + above, self.data.qvel + self._qvel[state])
-        return self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))[0], info
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """Rows that fell in the last step, or whose simulation blew up, (n,)."""
+        return self._has_fallen
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Apply one action, as the environment itself does, and reward height above sitting."""
-        observation, _, _, truncated, info = super().step(action)
-        height = float(self.data.qpos[2])
-        self._highest = max(self._highest, height)
-        has_fallen = self._highest > UP and height < self._highest - DROP
-        return observation, max(height - SITTING, 0.0) / self.model.opt.timestep, has_fallen, truncated, info
+    @property
+    def metrics(self) -> dict[str, NDArray[np.float64]]:
+        """The torso's height [m], and the share of the episode's steps in which it was above `STANDING`, (n,) each."""
+        return {"height": self._qpos[:, 2].copy(), "standing": self._standing / np.maximum(self.steps, 1)}
+
+    def observations(self) -> np.ndarray:
+        """Return the rows' present observations, (n, D) float32."""
+        return self.robot.body.observe(self._qpos, self._qvel, np.zeros(self.rows))
+
+    def privileged(self) -> np.ndarray:
+        """Return mass and damping of each row's task, (n, 2) float32."""
+        return np.array([[task["mass"], task["damping"]] for task in self.current_tasks], np.float32)
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
+        """Step all rows by actions (n, A) in [-1, 1]; return observations (n, D) float32 and rewards (n,)."""
+        self._ctrl[:] = self.robot.control(actions, self._working)
+        self._batch.step(nstep=SUBSTEPS)
+        self.steps += 1
+        self._recover(UNSTABLE)
+        height, (w, x, y, z) = self._qpos[:, 2], self._qpos[:, 3:7].T
+        self._highest = np.maximum(self._highest, height)
+        self._has_fallen = ((self._highest > UP) & (height < self._highest - DROP)) | self.unstable
+        self._standing += height > STANDING
+        upright = 1.0 - 2.0 * (x**2 + y**2) / (w**2 + x**2 + y**2 + z**2)
+        risen = np.clip((height - 0.3) / 0.9, 0.0, 1.0)
+        haste = np.minimum(1e-4 * np.square(self._qvel[:, 6:]).sum(axis=1), 0.3)
+        rewards = risen * (0.6 + 0.4 * np.maximum(upright, 0.0) - haste) + 0.025 * (1.0 + upright)
+        return self.observations(), np.where(self._has_fallen, 0.0, rewards)
+
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
+        places = []
+        for rng in rngs:
+            qpos, qvel = self.robot.start(rng)
+            if rng.random() >= LYING:
+                state = rng.choice(self._classes[rng.integers(len(self._classes))])
+                qpos, qvel = qpos + self._starts[0][state], qvel + self._starts[1][state]
+            places.append((qpos, qvel))
+        self._place(ids, *(np.stack(part) for part in zip(*places, strict=True)))
+        self._highest[ids], self._has_fallen[ids], self._standing[ids] = 0.0, False, 0.0
+
+
+def _coarsen(option: mujoco.MjOption, step_s: float) -> None:
+    """Give a model fewer and cheaper steps: `SUBSTEPS` for an action of `step_s`."""
+    option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, mujoco.mjtSolver.mjSOL_NEWTON
+    option.iterations, option.ls_iterations, option.timestep = 3, 8, step_s / SUBSTEPS
 
 
 SPEC = dataclasses.replace(
     environment("humanoid-standup"),
     id="sami/humanoid-stand-ups-v0",
-    entry_point=f"{__name__}:StandUpEnv",
-    vector_entry_point=None,
-    batch_entry_point=None,
+    batch_entry_point=f"{__name__}:StandUpBatch",
+    episode_steps=250,
 )
 
 if __name__ == "__main__":
