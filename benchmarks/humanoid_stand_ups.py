@@ -220,8 +220,9 @@ class StandUpBatch(Rows):
         return self.robot.body.observe(self._qpos, self._qvel, np.zeros(self.rows))
 
     def privileged(self) -> np.ndarray:
-        """Return mass and damping of each row's task, (n, 2) float32."""
-        return np.array([[task["mass"], task["damping"]] for task in self.current_tasks], np.float32)
+        """Return mass and damping of each row's task, (n, 2) float32; 1 before the first reset."""
+        tasks = self.current_tasks
+        return np.array([[task.get("mass", 1.0), task.get("damping", 1.0)] for task in tasks], np.float32)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
         """Step all rows by actions (n, A) in [-1, 1]; return observations (n, D) float32 and rewards (n,)."""
