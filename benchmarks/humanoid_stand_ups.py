@@ -3,7 +3,7 @@
 From lying, SAC learns to sit: sitting pays at once, and who tries to get up falls first. In the environment below,
 most episodes begin somewhere along a planned way up, so that the critic sees what lies above sitting, and a fall ends
 them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). Its simulation is coarser
-than the robot's own, and nine times as fast. A policy of `humanoid-standup` begins as the teacher's student:
+and faster than the robot's own. A policy of `humanoid-standup` begins as the teacher's student:
 
     python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
     sami teach --env benchmarks.humanoid_stand_ups:SPEC --out runs/teacher
