@@ -1,9 +1,9 @@
 """Stand-ups of the humanoid that a planner finds, and an environment in which a teacher learns from them.
 
-From lying, SAC learns to sit: sitting pays at once, and who tries to get up falls first. In the environment below,
-most episodes begin somewhere along a planned way up, so that the critic sees what lies above sitting, and a fall ends
-them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). Its simulation is coarser
-and faster than the robot's own. A policy of `humanoid-standup` begins as the teacher's student:
+From lying, SAC learns to sit: sitting pays at once, and a robot that tries to get up falls first. In the environment
+below, most episodes begin somewhere along a planned way up, so that the critic sees what lies above sitting, and a fall
+ends them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). Its simulation is
+coarser and faster than the robot's own. A policy of `humanoid-standup` begins as the teacher's student:
 
     python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
     sami teach --env benchmarks.humanoid_stand_ups:SPEC --out runs/teacher
@@ -32,29 +32,30 @@ from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task
 
 STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
-LYING = 0.15
-"""Share of training episodes that begin lying, as all do in `humanoid-standup`."""
+ROBOT = Robot(find_row("humanoid-standup"), {})
+"""The robot of the plans, of mass and damping 1."""
+SUBSTEPS = 2
+"""Simulation steps for each action of 0.015 s, in plans and in training."""
+
 PLANS, PLAN_STEPS = range(12), 240
 """Seeds of the plans, and their steps."""
-SITTING, KNEES, FEET = 0.45, 0.6, 0.9
-"""Height of the torso [m] of a robot that sits, and from which on it is on its knees, or on its feet."""
-FALLEN, BEFORE = 0.7, 30
-"""Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
-CLASSES = (0.0, 0.5, 0.65, 0.95, 1.3)
-"""Bounds of the torso's heights [m] between which the same share of episodes begins."""
-STANDING = 1.0
-"""Height of the torso [m] from which on a robot counts as standing."""
-UP, DROP = 0.7, 0.35
-"""A training episode ends once the torso is `DROP` below its highest [m], if that was above `UP`."""
-SAMPLES, HORIZON, KNOTS, BEST, EVERY = 96, 48, 8, 8, 2
+SAMPLES, HORIZON, KNOTS, ELITES, REPLAN_STEPS = 96, 48, 8, 8, 2
 """Samples of a plan, its steps, its knots, how many samples are averaged, and steps between two plans."""
-SUBSTEPS = 2
-"""Simulation steps of the planner for each action of 0.015 s."""
-ROBOT = Robot(find_row("humanoid-standup"), {})
 HEAD_ABOVE_FEET, HEAD_ABOVE_GROUND = 1.35, 1.3
 """Heights of the head [m] that a plan strives for."""
 SIGMA, LIMIT = 0.16, ROBOT.body.limit
 """Standard deviation of the sampled controls, and their largest value."""
+KNEES, FEET = 0.6, 0.9
+"""Height of the torso [m] from which on a robot is on its knees, or on its feet."""
+FALLEN, STEPS_BEFORE_FALL = 0.7, 30
+"""Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
+
+LYING = 0.15
+"""Share of training episodes that begin lying, as all do in `humanoid-standup`."""
+CLASSES = (0.0, 0.5, 0.65, 0.95, np.inf)
+"""Bounds of the torso's heights [m] between which the same share of the other episodes begins."""
+RAISED, LARGEST_DROP = 0.7, 0.35
+"""A training episode ends once the torso is `LARGEST_DROP` below its highest [m], if that was above `RAISED`."""
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
@@ -73,10 +74,12 @@ def main() -> None:
 def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a path until shortly before the robot falls from its feet; None if its torso was never above `KNEES`."""
     heights = qpos[:, 2]
-    standing = int(np.argmax(heights > FEET)) if heights.max() > FEET else len(heights)
-    falls = np.flatnonzero(heights[standing:] < FALLEN)
-    part = slice(standing + falls[0] - BEFORE if len(falls) else None)
-    return (qpos[part], qvel[part]) if heights.max() > KNEES else None
+    if heights.max() <= KNEES:
+        return None
+    was_on_feet = np.maximum.accumulate(heights) > FEET
+    falls = np.flatnonzero(was_on_feet & (heights < FALLEN))
+    end = max(0, falls[0] - STEPS_BEFORE_FALL) if len(falls) else len(heights)
+    return qpos[:end], qvel[:end]
 
 
 def plan(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +88,10 @@ def plan(seed: int) -> tuple[np.ndarray, np.ndarray]:
     robot.qpos, robot.qvel = ROBOT.start(rng)
     planner = Planner(rng)
     for step in range(PLAN_STEPS):
-        if step % EVERY == 0:
+        if step % REPLAN_STEPS == 0:
             planner.search(robot, rounds=1 if step else 8)
         path.append((robot.qpos.copy(), robot.qvel.copy()))
-        robot.ctrl = np.clip(planner.controls[step % EVERY], -LIMIT, LIMIT)
+        robot.ctrl = np.clip(planner.controls[step % REPLAN_STEPS], -LIMIT, LIMIT)
         mujoco.mj_step(ROBOT.model, robot, nstep=ROBOT.body.frame_skip)
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
     print(f"seed {seed}: torso at most {qpos[:, 2].max():.2f} m, in the end {qpos[-1, 2]:.2f} m", flush=True)
@@ -109,12 +112,12 @@ class Planner:
         return self.spread @ self.mean
 
     def search(self, robot: mujoco.MjData, rounds: int) -> None:
-        """Improve the plan from the robot's state, `EVERY` steps after the last search."""
+        """Improve the plan from the robot's state, `REPLAN_STEPS` steps after the last search."""
         self.data.qpos, self.data.qvel = robot.qpos, robot.qvel
         state = np.empty(mujoco.mj_stateSize(self.model, _STATE))
         mujoco.mj_getState(self.model, self.data, state, _STATE)
-        ahead = self.controls[EVERY:]  # the part of the last plan that is still ahead
-        ahead = np.vstack([ahead, np.repeat(ahead[-1:], EVERY, 0)])
+        ahead = self.controls[REPLAN_STEPS:]  # the part of the last plan that is still ahead
+        ahead = np.vstack([ahead, np.repeat(ahead[-1:], REPLAN_STEPS, 0)])
         self.mean = np.linalg.lstsq(self.spread, ahead, rcond=None)[0]
         for _ in range(rounds):
             self._improve(state)
@@ -132,7 +135,7 @@ class Planner:
         at_actions = slice(SUBSTEPS - 1, None, SUBSTEPS)
         joints = states[:, at_actions, -self.model.nv + 6 :]
         cost = np.nan_to_num(_cost(sensed[:, at_actions], controls, joints), nan=1e6)
-        best = np.argsort(cost)[:BEST]
+        best = np.argsort(cost)[:ELITES]
         weight = np.exp((cost[best[0]] - cost[best]) / (0.05 * abs(cost[best[0]]) + 1e-3))
         self.mean = np.asarray(np.tensordot(weight / weight.sum(), knots[best], 1))
 
@@ -157,19 +160,19 @@ def _coarse_model() -> mujoco.MjModel:
 
 def _spread() -> np.ndarray:
     """Return the matrix (HORIZON, KNOTS) that interpolates between knots."""
-    at, knots = np.linspace(0, KNOTS - 1, HORIZON), np.arange(KNOTS)
-    return np.clip(1.0 - np.abs(at[:, None] - knots), 0.0, None)
+    places, knots = np.linspace(0, KNOTS - 1, HORIZON), np.arange(KNOTS)
+    return np.clip(1.0 - np.abs(places[:, None] - knots), 0.0, None)
 
 
 def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.ndarray:
     """Return the mean costs (N,) of N plans; the last steps count more."""
     head, right, left, com, velocity, down = np.split(sensed, 6, axis=-1)
     feet = (right + left) / 2
-    ahead = com[..., :2] + 0.3 * velocity[..., :2] - feet[..., :2]  # where a step would have to go
+    next_step = com[..., :2] + 0.3 * velocity[..., :2] - feet[..., :2]  # where a step would have to go
     cost = (
         20.0 * np.maximum(HEAD_ABOVE_FEET - (head - feet)[..., 2], 0.0)
         + 6.0 * np.maximum(HEAD_ABOVE_GROUND - head[..., 2], 0.0)
-        + 8.0 * np.sqrt(np.square(ahead).sum(-1) + 0.01)
+        + 8.0 * np.sqrt(np.square(next_step).sum(-1) + 0.01)
         + 1.5 * np.sqrt(np.square(velocity[..., :2]).sum(-1) + 0.01)
         + 3.0 * (1.0 + down[..., 2])
         + 0.05 * np.square(controls / LIMIT).sum(-1)
@@ -182,8 +185,9 @@ class StandUpBatch(Rows):
     """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts along the ways up, ends at falls.
 
     An episode begins lying (a share of `LYING`) or in a state of the file, in each of `CLASSES` as often. It ends once
-    the torso is `DROP` below its highest, if that was above `UP`. Standing still and upright has a reward of about 1 a
-    step. Arguments: see `Rows`.
+    the torso is `LARGEST_DROP` below its highest, if that was above `RAISED`, or the simulation blows up. The reward of
+    a step is the torso's height, from 0 at 0.3 m to 1 at 1.2 m, times 0.6 for any posture plus 0.4 for an upright trunk
+    less the haste of the joints, and a little for the trunk alone: about 1 for standing still. Arguments: see `Rows`.
     """
 
     def __init__(
@@ -201,8 +205,8 @@ class StandUpBatch(Rows):
         self._ctrl, self._working = self._batch.bind("ctrl"), np.ones((rows, robot.model.nu))
         with np.load(STATES) as states:
             self._starts = states["qpos"].astype(float) - robot.model.qpos0, states["qvel"].astype(float)
-            of_height = np.digitize(states["qpos"][:, 2], CLASSES)
-        self._classes = [np.flatnonzero(of_height == i) for i in range(1, len(CLASSES))]
+            height_class = np.digitize(states["qpos"][:, 2], CLASSES)
+        self._classes = [np.flatnonzero(height_class == i) for i in range(1, len(CLASSES))]
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
 
     @property
@@ -212,7 +216,7 @@ class StandUpBatch(Rows):
 
     @property
     def metrics(self) -> dict[str, NDArray[np.float64]]:
-        """The torso's height [m], and the share of the episode's steps in which it was above `STANDING`, (n,) each."""
+        """The torso's height [m], and the share of the episode's steps in which it was above `FEET`, (n,) each."""
         return {"height": self._qpos[:, 2].copy(), "standing": self._standing / np.maximum(self.steps, 1)}
 
     def observations(self) -> np.ndarray:
@@ -225,16 +229,21 @@ class StandUpBatch(Rows):
         return np.array([[task.get("mass", 1.0), task.get("damping", 1.0)] for task in tasks], np.float32)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows by actions (n, A) in [-1, 1]; return observations (n, D) float32 and rewards (n,)."""
+        """Step all rows by actions (n, A) in [-1, 1]; return observations (n, D) float32 and rewards (n,).
+
+        Raises:
+            SamiError: the actions have another shape, or one is not finite.
+        """
         self._ctrl[:] = self.robot.control(actions, self._working)
         self._batch.step(nstep=SUBSTEPS)
         self.steps += 1
         self._recover(UNSTABLE)
         height, (w, x, y, z) = self._qpos[:, 2], self._qpos[:, 3:7].T
         self._highest = np.maximum(self._highest, height)
-        self._has_fallen = ((self._highest > UP) & (height < self._highest - DROP)) | self.unstable
-        self._standing += height > STANDING
-        upright = 1.0 - 2.0 * (x**2 + y**2) / (w**2 + x**2 + y**2 + z**2)
+        self._has_fallen = ((self._highest > RAISED) & (height < self._highest - LARGEST_DROP)) | self.unstable
+        self._standing += height > FEET
+        # The model lies at the identity, with its head at -x.
+        upright = 2.0 * (w * y - x * z) / (w**2 + x**2 + y**2 + z**2)
         risen = np.clip((height - 0.3) / 0.9, 0.0, 1.0)
         haste = np.minimum(1e-4 * np.square(self._qvel[:, 6:]).sum(axis=1), 0.3)
         rewards = risen * (0.6 + 0.4 * np.maximum(upright, 0.0) - haste) + 0.025 * (1.0 + upright)

@@ -9,8 +9,8 @@ have 2,000 steps here, and perhaps 1,000 in the paper.
 Below a cell that the development seed does not reach, it prints the tasks with the lowest and the highest mean, and how
 much the mean return of training episodes rose in the last tenth of the training.
 
-A second table has the crippled robots again, with the two further seeds of `results/crippled-seeds`, by the final seed
-of evaluation.
+A second table has the crippled robots again, with the further seeds of `results/crippled-seeds`, by the final seed of
+evaluation.
 """
 
 from __future__ import annotations
