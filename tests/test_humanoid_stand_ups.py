@@ -21,10 +21,10 @@ def first_step():
 
 def test_standing_pays_about_1_lying_almost_nothing_and_kneeling_lies_between(first_step):
     heights, rewards = first_step
-    lying, kneeling, standing = (rewards[part] for part in (heights < 0.2, abs(heights - 0.7) < 0.15, heights > 1.15))
-    assert standing.mean() > 0.85
+    lying, kneeling, upright = (rewards[part] for part in (heights < 0.2, abs(heights - 0.7) < 0.15, heights > 1.15))
+    assert upright.mean() > 0.85
     assert lying.mean() < 0.1
-    assert lying.max() < kneeling.mean() < standing.min()
+    assert lying.max() < kneeling.mean() < upright.min()
 
 
 def test_an_episode_begins_lying_or_along_a_way_up(first_step):
@@ -35,9 +35,9 @@ def test_an_episode_begins_lying_or_along_a_way_up(first_step):
 
 def test_a_robot_without_torques_falls_from_its_feet_and_its_episode_ends():
     batch = StandUpBatch("humanoid-standup", ROWS)
-    stood = batch.reset(range(ROWS))[:, 0] > FEET
-    ended = np.zeros(ROWS, bool)
+    on_feet = batch.reset(range(ROWS))[:, 0] > FEET
+    is_over = np.zeros(ROWS, bool)
     for _ in range(100):
         batch.step(np.zeros((ROWS, 17), np.float32))
-        ended |= batch.terminated
-    assert ended[stood].all()
+        is_over |= batch.terminated
+    assert is_over[on_feet].all()
