@@ -17,7 +17,6 @@ plans one robot, of mass and damping 1.
 
 import dataclasses
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import mujoco
@@ -29,7 +28,6 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.mujoco.env import MODELS, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
-from sami_train.envs.tasks import Task
 
 STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
 ROBOT = Robot(find_row("humanoid-standup"), {})
@@ -50,6 +48,8 @@ KNEES, FEET = 0.6, 0.9
 FALLEN, STEPS_BEFORE_FALL = 0.7, 30
 """Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
 
+EPISODE_STEPS = 250
+"""Length of a training episode."""
 LYING = 0.15
 """Share of training episodes that begin lying, as all do in `humanoid-standup`."""
 CLASSES = (0.0, 0.5, 0.65, 0.95, np.inf)
@@ -142,19 +142,14 @@ class Planner:
 
 def _coarse_model() -> mujoco.MjModel:
     """Return the planner's model: fewer and cheaper steps, and sensors of what the cost reads."""
-    spec, site, body = (
-        mujoco.MjSpec.from_file(str(MODELS / ROBOT.body.xml)),
-        mujoco.mjtObj.mjOBJ_SITE,
-        mujoco.mjtObj.mjOBJ_BODY,
-    )
-    sensor = mujoco.mjtSensor
+    spec, kinds, sensor = mujoco.MjSpec.from_file(str(MODELS / ROBOT.body.xml)), mujoco.mjtObj, mujoco.mjtSensor
     _coarsen(spec.option, ROBOT.step_s)
     for name, position in (("torso", (-0.15, 0, 0)), ("right_foot", (0, 0, 0.1)), ("left_foot", (0, 0, 0.1))):
         spec.body(name).add_site(name=name, pos=position)
-        spec.add_sensor(type=sensor.mjSENS_FRAMEPOS, objtype=site, objname=name)
+        spec.add_sensor(type=sensor.mjSENS_FRAMEPOS, objtype=kinds.mjOBJ_SITE, objname=name)
     for kind in (sensor.mjSENS_SUBTREECOM, sensor.mjSENS_SUBTREELINVEL):
-        spec.add_sensor(type=kind, objtype=body, objname="torso")
-    spec.add_sensor(type=sensor.mjSENS_FRAMEXAXIS, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname="torso")
+        spec.add_sensor(type=kind, objtype=kinds.mjOBJ_BODY, objname="torso")
+    spec.add_sensor(type=sensor.mjSENS_FRAMEXAXIS, objtype=kinds.mjOBJ_XBODY, objname="torso")
     return spec.compile()
 
 
@@ -190,18 +185,10 @@ class StandUpBatch(Rows):
     less the haste of the joints, and a little for the trunk alone: about 1 for standing still. Arguments: see `Rows`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        rows: int,
-        tasks: str | Task | Sequence[Task] = "training",
-        episode_steps: int | None = None,
-        threads: int = 0,
-    ) -> None:
+    def __init__(self, name: str, rows: int, episode_steps: int = EPISODE_STEPS, threads: int = 0) -> None:
         self.robot = robot = Robot(find_row(name), {})
         _coarsen(robot.model.opt, robot.step_s)
-        steps = episode_steps or robot.row.episode_steps
-        super().__init__(robot.model, rows, robot.row.tasks, tasks, steps, threads, robot.dynamics)
+        super().__init__(robot.model, rows, robot.row.tasks, "training", episode_steps, threads, robot.dynamics)
         self._ctrl, self._working = self._batch.bind("ctrl"), np.ones((rows, robot.model.nu))
         with np.load(STATES) as states:
             self._starts = states["qpos"].astype(float) - robot.model.qpos0, states["qvel"].astype(float)
@@ -271,7 +258,7 @@ SPEC = dataclasses.replace(
     environment("humanoid-standup"),
     id="sami/humanoid-stand-ups-v0",
     batch_entry_point=f"{__name__}:StandUpBatch",
-    episode_steps=250,
+    episode_steps=EPISODE_STEPS,
 )
 
 if __name__ == "__main__":
