@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,9 @@ def card_files(run: RunRecord, contract: Contract, model: Path) -> dict[Path, by
         "Made with:",
         "",
         "```",
-        *_teaching(run),
-        shlex.join(run.facts["command"]),
-        *(
-            f"sami train --resume {_trained_in(run)} --steps {more['to']}{option}  # after {more['from']:,} steps"
-            for more in run.facts.get("extended", ())
-        ),
-        f"sami eval --run {_trained_in(run)}{option}",
-        f"sami export --run {_trained_in(run)} --out {in_shell(model.as_posix())}{option}{_options(contract)}",
+        *run.commands(),
+        f"sami eval --run {run.trained_in}{option}",
+        f"sami export --run {run.trained_in} --out {in_shell(model.as_posix())}{option}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -80,21 +74,6 @@ def card_files(run: RunRecord, contract: Contract, model: Path) -> dict[Path, by
     lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
     pages = {model.with_suffix(".md"): "\n".join(lines).encode()}
     return pages | ({model.with_suffix(".png"): picture} if caption else {})
-
-
-def _teaching(run: RunRecord) -> list[str]:
-    """Return the lines about the training of a student's teacher."""
-    teacher = run.facts.get("teacher")
-    return [f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}"] if teacher else []
-
-
-def _trained_in(run: RunRecord) -> str:
-    """Return the run's folder, quoted for a shell; for a study's line, the folder that it was trained in."""
-    if run.study is None:
-        return in_shell(run.address)
-    words = list(run.facts.get("command", ()))
-    paths = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
-    return in_shell(next(paths, run.name))
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:

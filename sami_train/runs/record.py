@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
+from sami_train.config.weights import sha256_of, weights_file
 from sami_train.envs.catalog import by_name
 from sami_train.files import read_json
 from sami_train.runs.folder import RunError, RunFolder
@@ -75,11 +77,6 @@ class RunRecord:
         """The run as command lines name it, see `sweep.study.find_runs`: its folder, or FILE:NAME."""
         return self.folder.as_posix() if self.study is None else f"{self.study.as_posix()}:{self.name}"
 
-    @property
-    def title_of_evaluation(self) -> str:
-        """How messages name the evaluation."""
-        return f"{self.folder / 'evaluation.json'}" if self.study is None else f"the evaluation of {self.address}"
-
     @cached_property
     def method(self) -> Method:
         """The method, by the title that the run's model file has: that of a student is not its method's."""
@@ -102,13 +99,36 @@ class RunRecord:
         bound = mean("train/contrast_bound")
         return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 
+    @property
+    def trained_in(self) -> str:
+        """The folder that the run was trained in, quoted for a shell; a study's line may lie elsewhere."""
+        words = list(self.facts.get("command", ())) if self.study else []
+        paths = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
+        return in_shell(next(paths, self.name if self.study else self.address))
+
+    def commands(self) -> list[str]:
+        """Return the commands that made the run, oldest first, with those of its teacher and of the run it began from.
+
+        Nothing is listed of a run that is gone, or has other weights than it had.
+        """
+        option, init, teacher = by_name(str(self.config["env"])), self.config.get("init", {}), self.facts.get("teacher")
+        source = Path(init.get("source") or "no run")
+        is_unchanged = (source / "run.json").is_file() and sha256_of(weights_file(str(source))) == init["sha256"]
+        lines = RunRecord.of_folder(source).commands() if is_unchanged else []
+        if teacher:
+            lines.append(f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}{option}")
+        lines.append(shlex.join(self.facts["command"]))
+        for more in self.facts.get("extended", ()):
+            resumed = f"sami train --resume {self.trained_in} --steps {more['to']}{option}"
+            lines.append(f"{resumed}  # after {more['from']:,} steps")
+        return lines
+
     def train_config(self) -> TrainConfig:
         """Return the resolved configuration; raise RunError if this version of sami does not accept it."""
         try:
             return from_dict(self.config)
         except SamiError as error:
-            title = f"{self.folder / 'config.json'}" if self.study is None else f"the config of {self.address}"
-            raise RunError(f"{title}: {error}") from error
+            raise RunError(f"config.json of {self.address}: {error}") from error
 
     def how_to_evaluate(self, options: str = "") -> str:
         """Return the command that evaluates the run, with `options`; for a study's line, also `sami gather`."""

@@ -103,14 +103,14 @@ def _evaluated(record: RunRecord) -> EvaluatedRun:
     try:
         evaluation = Evaluation.from_dict(stored)
     except SamiError as error:
-        raise RunError(f"{record.title_of_evaluation}: {error}") from error
+        raise RunError(f"evaluation.json of {record.address}: {error}") from error
     if not evaluation.results:
-        raise RunError(f"{record.title_of_evaluation} holds no task; evaluate again: {record.how_to_evaluate()}")
+        raise RunError(f"evaluation.json of {record.address} holds no task; evaluate again: {record.how_to_evaluate()}")
     measured, run_steps = stored.get("agent_steps"), record.facts.get("steps")
     if None not in (measured, run_steps) and measured != run_steps:
         raise RunError(
-            f"{record.title_of_evaluation} measured the agent after {measured:,} steps, the run has {run_steps:,} by "
-            f"now. Evaluate again: {record.how_to_evaluate()}"
+            f"evaluation.json of {record.address} measured the agent after {measured:,} steps, the run has "
+            f"{run_steps:,} by now. Evaluate again: {record.how_to_evaluate()}"
         )
     steps = run_steps if measured is None else measured
     if steps is None:

@@ -14,6 +14,7 @@ from sami_train.config.weights import WEIGHTS_FILE, read_weights, sha256_of, wri
 from sami_train.episodes.exploration import Exploration, _Explorer
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
 from tests.sami_train.episodes.test_buffer import make_episode
 
 TINY = {
@@ -73,6 +74,17 @@ def test_a_run_that_starts_from_another_acts_as_it_did_before_its_first_update(s
     first, second = before.policy.numpy_weights().arrays, after.policy.numpy_weights().arrays
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert (config.init.source, config.init.sha256) == (str(folder), sha256_of(folder / WEIGHTS_FILE))
+
+
+def test_a_run_lists_the_commands_of_the_teacher_and_the_student_that_it_began_from(copy, tmp_path):
+    student = RunFolder.open(copy)
+    student.update(teacher={"folder": "runs/teacher", "steps": 640}, command=["sami", "distil"])
+    config = resolve("fast-cpu", FINE | {"init.source": str(copy)})
+    RunFolder.create(tmp_path / "run", config, ["sami", "train"])
+    commands = RunRecord.of_folder(tmp_path / "run").commands
+    assert commands() == ["sami teach --out runs/teacher --steps 640", "sami distil", "sami train"]
+    (copy / WEIGHTS_FILE).write_bytes(b"of another run")
+    assert commands() == ["sami train"], "the folder has another run by now"
 
 
 def test_critics_that_begin_anew_learn_alone_at_first(source):

@@ -76,7 +76,7 @@ def test_a_damaged_evaluation_is_refused_by_name(tmp_path, text, message):
 def test_a_configuration_of_another_version_is_refused_by_name(tmp_path):
     path = made_run(tmp_path / "a")
     write_json(path / "config.json", read_json(path / "config.json") | {"color": "red"})
-    with pytest.raises(RunError, match=r"config\.json: unknown config key 'color'"):
+    with pytest.raises(RunError, match=r"config\.json of .*: unknown config key 'color'"):
         read_runs([path])
 
 
