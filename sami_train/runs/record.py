@@ -14,7 +14,7 @@ from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.config.weights import sha256_of, weights_file
+from sami_train.config.weights import WEIGHTS_FILE, sha256_of
 from sami_train.envs.catalog import by_name
 from sami_train.files import read_json
 from sami_train.runs.folder import RunError, RunFolder
@@ -113,7 +113,8 @@ class RunRecord:
         """
         option, init, teacher = by_name(str(self.config["env"])), self.config.get("init", {}), self.facts.get("teacher")
         source = Path(init.get("source") or "no run")
-        is_unchanged = (source / "run.json").is_file() and sha256_of(weights_file(str(source))) == init["sha256"]
+        is_whole = all((source / name).is_file() for name in ("run.json", "config.json", WEIGHTS_FILE))
+        is_unchanged = is_whole and sha256_of(source / WEIGHTS_FILE) == init["sha256"]
         lines = RunRecord.of_folder(source).commands() if is_unchanged else []
         if teacher:
             lines.append(f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}{option}")

@@ -85,6 +85,8 @@ def test_a_run_lists_the_commands_of_the_teacher_and_the_student_that_it_began_f
     assert commands() == ["sami teach --out runs/teacher --steps 640", "sami distil", "sami train"]
     (copy / WEIGHTS_FILE).write_bytes(b"of another run")
     assert commands() == ["sami train"], "the folder has another run by now"
+    (copy / WEIGHTS_FILE).unlink()
+    assert commands() == ["sami train"]
 
 
 def test_critics_that_begin_anew_learn_alone_at_first(source):
