@@ -81,7 +81,10 @@ def test_a_run_lists_the_commands_of_the_teacher_and_the_student_that_it_began_f
     student.update(teacher={"folder": "runs/teacher", "steps": 640}, command=["sami", "distil"])
     config = resolve("fast-cpu", FINE | {"init.source": str(copy)})
     RunFolder.create(tmp_path / "run", config, ["sami", "train"])
-    commands = RunRecord.of_folder(tmp_path / "run").commands
+
+    def commands():
+        return RunRecord.of_folder(tmp_path / "run").commands()
+
     assert commands() == ["sami teach --out runs/teacher --steps 640", "sami distil", "sami train"]
     (copy / WEIGHTS_FILE).write_bytes(b"of another run")
     assert commands() == ["sami train"], "the folder has another run by now"
