@@ -41,14 +41,25 @@ FILMS = {
 }
 """Films of a change: environment, change, seeds of the starts, and factor of slow motion."""
 TASK_FILMS = {
-    "docs/pictures/panda-tasks.webp": ("panda-satesac", None, (0, 1, 3)),
+    "docs/pictures/panda-tasks.webp": ("panda-mujoco", "panda-satesac", None, (0, 1, 3), range(50), 2.0),
     "docs/pictures/panda-heavy.webp": (
+        "panda-mujoco",
         "panda-heavy-tesac",
         ({"mass": 10.0, "friction": 1.0}, {"mass": 30.0, "friction": 1.0}, {"mass": 30.0, "friction": 10.0}),
         (3, 18, 23),
+        range(50),
+        2.0,
+    ),
+    "docs/pictures/humanoid-kneels.webp": (
+        "humanoid-standup",
+        "humanoid-standup-satesac",
+        ({"mass": 0.6, "damping": 0.6}, {"mass": 1.0, "damping": 1.0}, {"mass": 1.6, "damping": 1.6}),
+        (0,),
+        range(0, 240, 5),
+        1.0,
     ),
 }
-"""Films of Panda's tasks side by side at half speed: model, tasks (the film's default if None), seeds of the starts."""
+"""Films of tasks side by side: environment, model, tasks (Panda's if None), seeds of the starts, steps, slow motion."""
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """Numbers of the report in that picture, which docs/how-to/report.md quotes."""
@@ -131,16 +142,15 @@ def film(path: Path) -> None:
 
 
 def film_of_tasks(path: Path) -> None:
-    """Film a shipped policy in Panda's tasks, in MuJoCo."""
+    """Film a shipped policy in several tasks, in MuJoCo."""
     from sami_train.envs.catalog import environment
     from sami_train.studies.contexts.change_film import PANDA_TASKS, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
 
-    name, tasks, seeds = TASK_FILMS[path.as_posix()]
-    spec = environment("panda-mujoco")
-    with closing(ChangedEpisodes(MODELS / f"{name}.onnx", spec, len(seeds))) as runner:
-        scenes = [film_tasks(runner, tasks or PANDA_TASKS, seed, range(spec.episode_steps)) for seed in seeds]
-    write_film(scenes, path, 2.0, force=True)
+    env, name, tasks, seeds, steps, slower = TASK_FILMS[path.as_posix()]
+    with closing(ChangedEpisodes(MODELS / f"{name}.onnx", environment(env), max(2, len(seeds)))) as runner:
+        scenes = [film_tasks(runner, tasks or PANDA_TASKS, seed, steps) for seed in seeds]
+    write_film(scenes, path, slower, force=True)
 
 
 def screenshot(path: Path) -> None:
