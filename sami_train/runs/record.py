@@ -107,10 +107,10 @@ class RunRecord:
 
     @property
     def trained_in(self) -> str:
-        """The folder that the run was trained in, quoted for a shell; a study's line may lie elsewhere."""
+        """The folder that the run was trained in; a study's line may lie elsewhere."""
         words = list(self.facts.get("command", ())) if self.study else []
         paths = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
-        return in_shell(next(paths, self.name if self.study else self.address))
+        return next(paths, self.name if self.study else self.address)
 
     def commands(self) -> list[str]:
         """Return the commands that made the run, oldest first: of its teacher, of the run it began from, its own."""
@@ -120,7 +120,7 @@ class RunRecord:
             lines.append(f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}{option}")
         lines.append(shlex.join(self.facts["command"]))
         for more in self.facts.get("extended", ()):
-            resumed = f"sami train --resume {self.trained_in} --steps {more['to']}{option}"
+            resumed = f"sami train --resume {in_shell(self.trained_in)} --steps {more['to']}{option}"
             lines.append(f"{resumed}  # after {more['from']:,} steps")
         return lines
 
