@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.table import Table
 from sami_cli.commands import demo
+from sami_cli.commands.studies import teach
 from sami_cli.episodes import summary
 from sami_cli.output import print_table, print_text, wrapped
 
@@ -120,6 +121,12 @@ def test_a_command_to_copy_reads_a_path_with_a_space_as_one_word(sami):
     pytest.importorskip("mujoco")
     result = sami("run", "--env", "panda-mujoco", "--episodes", "1", "--set", "steps=2", "--record", "my run.mcap")
     assert "Next: sami view 'my run.mcap', or sami replay 'my run.mcap'" in result.out
+
+
+def test_a_measurement_of_a_teacher_is_its_return_in_each_set(capsys):
+    sets = {"nominal": {"return": 561.4, "falls": 0.0}, "extreme": {"return": 236.2, "falls": 0.46}}
+    teach._show({"steps": 55_296, "seconds": 228.0, "sets": sets})
+    assert capsys.readouterr().out == "      55,296 steps    3.8 min  return: nominal 561, extreme 236\n"
 
 
 def test_every_command_to_copy_quotes_the_paths_in_it():

@@ -20,7 +20,10 @@ def teach(
         bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
     ] = False,
 ) -> None:
-    """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues."""
+    """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues.
+
+    Each line is a measurement: the mean return in each set of tasks. OUT/metrics.jsonl has all metrics.
+    """
     from sami_runtime.errors import in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
@@ -63,8 +66,5 @@ def _show_losses(line: Mapping[str, float]) -> None:
 
 
 def _show(line: Mapping[str, Any]) -> None:
-    cells = [
-        f"{name} " + " ".join(f"{value:.3g}" for value in metrics.values()) for name, metrics in line["sets"].items()
-    ]
-    names = ", ".join(next(iter(line["sets"].values())))
-    print_text(f"{line['steps']:>12,} steps {line['seconds'] / 60:6.1f} min  ({names}) {'; '.join(cells)}")
+    returns = ", ".join(f"{name} {metrics['return']:.3g}" for name, metrics in line["sets"].items())
+    print_text(f"{line['steps']:>12,} steps {line['seconds'] / 60:6.1f} min  return: {returns}")
