@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.humanoid_stand_ups import KNEES
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.mujoco.batch import MujocoBatch
@@ -20,8 +21,8 @@ from sami_train.evaluation.play import playing
 
 EPISODES = 100
 """Episodes in each set of tasks."""
-KNEES, FEET = 0.6, 1.0
-"""Heights of the torso [m] above which a robot is on its knees at least, or on its feet."""
+STANDING = 1.0
+"""Height of the torso [m] above which a robot is on its feet."""
 
 
 class HumanoidBatch(MujocoBatch):
@@ -61,9 +62,10 @@ def main() -> None:
             turns = [tasks[turn] for turn in in_turn(len(tasks), EPISODES, seeds.FINAL)]
             heights = np.array([metrics["height"] for metrics in play(turns, seeds.FINAL)[2]])
             low = sorted({(turns[k]["mass"], turns[k]["damping"]) for k in np.flatnonzero(heights < KNEES)})
-            cells = [f"{len(heights)}", *(f"{(heights > bound).mean():.2f}" for bound in (KNEES, FEET))]
-            lower = ", ".join(f"{mass:g} and {damping:g}" for mass, damping in low)
-            print(f"| {' | '.join([name, *cells, f'{np.median(heights):.2f}', lower or 'none'])} |", flush=True)
+            shares = [f"{(heights > bound).mean():.2f}" for bound in (KNEES, STANDING)]
+            low_tasks = ", ".join(f"{mass:g} and {damping:g}" for mass, damping in low) or "none"
+            cells = [name, f"{EPISODES}", *shares, f"{np.median(heights):.2f}", low_tasks]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import drawings
 
@@ -40,26 +41,38 @@ FILMS = {
     "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
 """Films of a change: environment, change, seeds of the starts, and factor of slow motion."""
+
+
+class TaskFilm(NamedTuple):
+    """A film of a shipped policy in several tasks, side by side."""
+
+    model: str
+    seeds: tuple[int, ...]
+    """Of the starts; each is a scene."""
+    tasks: tuple[Mapping[str, float], ...] | None = None
+    """Panda's of the film if None."""
+    environment: str = "panda-mujoco"
+    steps: range = range(50)
+    slow_motion: float = 2.0
+    """Factor by which the film is slower than the robot."""
+
+
 TASK_FILMS = {
-    "docs/pictures/panda-tasks.webp": ("panda-mujoco", "panda-satesac", None, (0, 1, 3), range(50), 2.0),
-    "docs/pictures/panda-heavy.webp": (
-        "panda-mujoco",
+    "docs/pictures/panda-tasks.webp": TaskFilm("panda-satesac", (0, 1, 3)),
+    "docs/pictures/panda-heavy.webp": TaskFilm(
         "panda-heavy-tesac",
-        ({"mass": 10.0, "friction": 1.0}, {"mass": 30.0, "friction": 1.0}, {"mass": 30.0, "friction": 10.0}),
         (3, 18, 23),
-        range(50),
-        2.0,
+        ({"mass": 10.0, "friction": 1.0}, {"mass": 30.0, "friction": 1.0}, {"mass": 30.0, "friction": 10.0}),
     ),
-    "docs/pictures/humanoid-kneels.webp": (
-        "humanoid-standup",
+    "docs/pictures/humanoid-kneels.webp": TaskFilm(
         "humanoid-standup-satesac",
-        ({"mass": 0.6, "damping": 0.6}, {"mass": 1.0, "damping": 1.0}, {"mass": 1.6, "damping": 1.6}),
         (0,),
-        range(0, 240, 5),
-        1.0,
+        ({"mass": 0.6, "damping": 0.6}, {"mass": 1.0, "damping": 1.0}, {"mass": 1.6, "damping": 1.6}),
+        environment="humanoid-standup",
+        steps=range(0, 240, 5),
+        slow_motion=1.0,
     ),
 }
-"""Films of tasks side by side: environment, model, tasks (Panda's if None), seeds of the starts, steps, slow motion."""
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """Numbers of the report in that picture, which docs/how-to/report.md quotes."""
@@ -147,10 +160,11 @@ def film_of_tasks(path: Path) -> None:
     from sami_train.studies.contexts.change_film import PANDA_TASKS, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
 
-    env, name, tasks, seeds, steps, slower = TASK_FILMS[path.as_posix()]
-    with closing(ChangedEpisodes(MODELS / f"{name}.onnx", environment(env), max(2, len(seeds)))) as runner:
-        scenes = [film_tasks(runner, tasks or PANDA_TASKS, seed, steps) for seed in seeds]
-    write_film(scenes, path, slower, force=True)
+    film = TASK_FILMS[path.as_posix()]
+    rows = max(2, len(film.seeds))  # a single row cannot be stepped
+    with closing(ChangedEpisodes(MODELS / f"{film.model}.onnx", environment(film.environment), rows)) as runner:
+        scenes = [film_tasks(runner, film.tasks or PANDA_TASKS, seed, film.steps) for seed in film.seeds]
+    write_film(scenes, path, film.slow_motion, force=True)
 
 
 def screenshot(path: Path) -> None:

@@ -56,10 +56,9 @@ def card_files(run: RunRecord, contract: Contract, model: Path) -> dict[Path, by
         "",
     ]
     spec = environment(str(training["env"]))
-    measure = spec.measure
     if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
         lines += [f"**These motors work in no training task: {', '.join(idle)}.** The policy always sends them 0.", ""]
-    caption, picture = training_curve(run, measure)
+    caption, picture = training_curve(run, spec.measure)
     if caption:
         lines += [f"![{caption[0].upper()}{caption[1:]}]({model.stem}.png)", ""]
     if run.contrast is not None:

@@ -58,19 +58,13 @@ class RunRecord:
 
     @classmethod
     def of_folder(cls, path: Path) -> RunRecord:
-        """Read a run folder and the commands before it; raise RunError as `RunFolder.open`, or if a file is damaged."""
+        """Read a run folder; raise RunError as `RunFolder.open` does, or if a file is damaged."""
         folder = RunFolder.open(path)
         try:
             evaluation = read_json(folder.evaluation) if folder.evaluation.is_file() else None
             config, facts = read_json(folder.run / "config.json"), folder.facts()
         except SamiError as error:
             raise RunError(str(error)) from error
-        # Of a run that it began from, nothing is known once its folder is gone, or has other weights.
-        init = config.get("init", {})
-        source = Path(init.get("source") or "no run")
-        is_whole = all((source / name).is_file() for name in ("run.json", "config.json", WEIGHTS_FILE))
-        if is_whole and sha256_of(source / WEIGHTS_FILE) == init["sha256"]:
-            facts["before"] = cls.of_folder(source).commands()
         return cls(path, None, config, facts, evaluation, folder.rows())
 
     @property
@@ -112,10 +106,19 @@ class RunRecord:
         paths = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
         return next(paths, self.name if self.study else self.address)
 
+    def commands_before(self) -> list[str]:
+        """Return the commands of the run that it began from; none if that is gone, or has other weights by now."""
+        init = self.config.get("init", {})
+        source = Path(init.get("source") or "no run")
+        is_whole = all((source / name).is_file() for name in ("run.json", "config.json", WEIGHTS_FILE))
+        if is_whole and sha256_of(source / WEIGHTS_FILE) == init["sha256"]:
+            return RunRecord.of_folder(source).commands()
+        return list(self.facts.get("before", ()))  # as a study's line keeps them
+
     def commands(self) -> list[str]:
         """Return the commands that made the run, oldest first: of its teacher, of the run it began from, its own."""
         option, teacher = by_name(str(self.config["env"])), self.facts.get("teacher")
-        lines = [*self.facts.get("before", ())]
+        lines = self.commands_before()
         if teacher:
             lines.append(f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}{option}")
         lines.append(shlex.join(self.facts["command"]))

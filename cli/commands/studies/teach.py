@@ -12,7 +12,7 @@ from ...output import print_text
 
 
 def teach(
-    out: Annotated[Path, typer.Option(help="Folder of the teacher; if it has one, its training continues.")],
+    out: Annotated[Path, typer.Option(help="Folder of the teacher and its metrics.jsonl; a teacher in it continues.")],
     env: Annotated[str, typer.Option(help="Environment: go2, or your own: ROBOT.toml.")] = "go2",
     steps: Annotated[int, typer.Option(min=1, help="Environment steps in all, with those already done.")] = 30_000_000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -20,10 +20,7 @@ def teach(
         bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
     ] = False,
 ) -> None:
-    """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues.
-
-    Each line is a measurement: the mean return in each set of tasks. OUT/metrics.jsonl has all metrics.
-    """
+    """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues."""
     from sami_runtime.errors import in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher

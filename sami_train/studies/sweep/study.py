@@ -4,7 +4,7 @@ runs.jsonl    {"version": 1, "run": NAME, "config": {...}, "facts": {...}, "eval
 
 config, facts and evaluation are the contents of the run folder's config.json, run.json and evaluation.json (evaluation
 is null if the run has none), metrics are the lines of metrics.jsonl. NAME is unique in the file. The agent, checkpoints
-and TensorBoard's files, which make a run folder large, are not included.
+and TensorBoard's files, which make a run folder large, are not included. `commands_before` adds a fact.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
     make_folder(path.parent)
     lines = (
         {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in FIELDS}}
+        | ({"facts": record.facts | {"before": commands}} if (commands := record.commands_before()) else {})
         for name, record in runs.items()
     )
     write_json_lines(path, lines)
