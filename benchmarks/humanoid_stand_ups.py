@@ -1,8 +1,9 @@
 """Stand-ups of the humanoid that a planner finds, and an environment in which a teacher learns from them.
 
 From lying, SAC learns to sit: sitting pays at once, and a robot that tries to get up falls first. In the environment
-below, most episodes begin somewhere along a planned way up, so that the critic sees what lies above sitting, and a fall
-ends them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). Its simulation is
+below, most episodes begin upright or along a planned way up, so that the critic sees what lies above sitting, and a
+fall ends them (reference state initialisation and early termination: Peng et al., DeepMimic, 2018). The teacher's
+actions are targets of the joints, and walking pays, because feet that are spheres cannot stand still. Its simulation is
 coarser and faster than the robot's own. A policy of `humanoid-standup` begins as the teacher's student:
 
     python -m benchmarks.humanoid_stand_ups results/humanoid-stand-ups/states.npz
@@ -48,12 +49,18 @@ KNEES, FEET = 0.6, 0.9
 FALLEN, STEPS_BEFORE_FALL = 0.7, 30
 """Height of the torso [m] of a robot that fell from its feet, and how many steps before it a path ends."""
 
-EPISODE_STEPS = 250
+EPISODE_STEPS = 300
 """Length of a training episode."""
-LYING = 0.15
-"""Share of training episodes that begin lying, as all do in `humanoid-standup`."""
+LYING, UPRIGHT = 0.15, 0.35
+"""Share of training episodes that begin lying, as all do in `humanoid-standup`, and that begin upright."""
 CLASSES = (0.0, 0.5, 0.65, 0.95, np.inf)
 """Bounds of the torso's heights [m] between which the same share of the other episodes begins."""
+UPRIGHT_HEIGHT, DEEPEST_BEND = 1.2, 0.6
+"""Height of the torso [m] of a robot on straight legs, and how far [rad] the hips bend at most in an upright start."""
+STIFFNESS, DAMPING, TARGET = 0.8, 0.05, 1.5
+"""Control [1/rad], [s/rad] of the joints for a teacher, and the target [rad] that its largest action stands for."""
+WALKING, FASTEST, EFFORT = 0.7, 2.0, 0.1
+"""Reward of a step for walking as fast as pays [m/s], and for the largest control of all motors (subtracted)."""
 RAISED, LARGEST_DROP = 0.7, 0.35
 """A training episode ends once the torso is `LARGEST_DROP` below its highest [m], if that was above `RAISED`."""
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -161,13 +168,12 @@ def _spread() -> np.ndarray:
 
 def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.ndarray:
     """Return the mean costs (N,) of N plans; the last steps count more."""
-    head, right, left, com, velocity, down = np.split(sensed, 6, axis=-1)
+    head, right, left, _, velocity, down = np.split(sensed, 6, axis=-1)
     feet = (right + left) / 2
-    next_step = com[..., :2] + 0.3 * velocity[..., :2] - feet[..., :2]  # where a step would have to go
     cost = (
         20.0 * np.maximum(HEAD_ABOVE_FEET - (head - feet)[..., 2], 0.0)
         + 6.0 * np.maximum(HEAD_ABOVE_GROUND - head[..., 2], 0.0)
-        + 8.0 * np.sqrt(np.square(next_step).sum(-1) + 0.01)
+        + 8.0 * np.sqrt(np.square(_next_step(sensed)).sum(-1) + 0.01)
         + 1.5 * np.sqrt(np.square(velocity[..., :2]).sum(-1) + 0.01)
         + 3.0 * (1.0 + down[..., 2])
         + 0.05 * np.square(controls / LIMIT).sum(-1)
@@ -177,21 +183,24 @@ def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.nd
 
 
 class StandUpBatch(Rows):
-    """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts along the ways up, ends at falls.
+    """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts on the way up, ends at falls.
 
-    An episode begins lying (a share of `LYING`) or in a state of the file, in each of `CLASSES` as often. It ends once
-    the torso is `LARGEST_DROP` below its highest, if that was above `RAISED`, or the simulation blows up. The reward of
-    a step is the torso's height, from 0 at 0.3 m to 1 at 1.2 m, times 0.6 for any posture plus 0.4 for an upright trunk
-    less the haste of the joints, and a little for the trunk alone: about 1 for standing still. Arguments: see `Rows`.
+    An episode begins lying (a share of `LYING`), upright with bent knees (`UPRIGHT`), or in a state of the file, in
+    each of `CLASSES` as often. It ends once the torso is `LARGEST_DROP` below its highest, if that was above `RAISED`,
+    or the simulation blows up. A step pays 1 for an upright trunk at 1.1 m, little for a low one, more for walking, and
+    less for effort. Arguments: see `Rows`.
     """
 
     def __init__(self, name: str, rows: int, episode_steps: int = EPISODE_STEPS, threads: int = 0) -> None:
         self.robot = robot = Robot(find_row(name), {})
-        _coarsen(robot.model.opt, robot.step_s)
-        super().__init__(robot.model, rows, robot.row.tasks, "training", episode_steps, threads, robot.dynamics)
-        self._ctrl, self._working = self._batch.bind("ctrl"), np.ones((rows, robot.model.nu))
+        model = _coarse_model()
+        super().__init__(model, rows, robot.row.tasks, "training", episode_steps, threads, robot.dynamics)
+        self._ctrl, self._sensed = self._batch.bind("ctrl"), self._batch.bind("sensordata")
+        self._working = np.ones((rows, model.nu))
+        joints = model.actuator_trnid[:, 0]
+        self._angles, self._speeds = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         with np.load(STATES) as states:
-            self._starts = states["qpos"].astype(float) - robot.model.qpos0, states["qvel"].astype(float)
+            self._starts = states["qpos"].astype(float) - model.qpos0, states["qvel"].astype(float)
             height_class = np.digitize(states["qpos"][:, 2], CLASSES)
         self._classes = [np.flatnonzero(height_class == i) for i in range(1, len(CLASSES))]
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
@@ -211,9 +220,25 @@ class StandUpBatch(Rows):
         return self.robot.body.observe(self._qpos, self._qvel, np.zeros(self.rows))
 
     def privileged(self) -> np.ndarray:
-        """Return mass and damping of each row's task, (n, 2) float32; 1 before the first reset."""
-        tasks = self.current_tasks
-        return np.array([[task.get("mass", 1.0), task.get("damping", 1.0)] for task in tasks], np.float32)
+        """Return each row's mass and damping (1 before the first reset), and where its trunk and feet are, (n, 26).
+
+        Horizontal vectors are in the frame of the trunk's side: a robot that turns reads the same.
+        """
+        tasks = np.array([[task.get("mass", 1.0), task.get("damping", 1.0)] for task in self.current_tasks])
+        down, side, front = np.moveaxis(self._axes(), -1, 0)
+        across = side[:, :2] / (np.linalg.norm(side[:, :2], axis=1, keepdims=True) + 1e-3)
+        ahead = np.stack([-across[:, 1], across[:, 0]], axis=1)
+        head, right, left, com, velocity, _ = np.split(self._sensed, 6, axis=-1)
+        level = (right - com, left - com, head - com, velocity, _next_step(self._sensed), self._qvel, down, front)
+        turned = [(vector[:, :2] * axis).sum(axis=1) for vector in level for axis in (ahead, across)]
+        heights = [vector[:, 2] for vector in (head, right, left, com, velocity, down, side, front)]
+        return np.column_stack([tasks, *turned, *heights]).astype(np.float32)
+
+    def command(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions (n, A) for a teacher's, which are the joints' targets, 1 for `TARGET`."""
+        error = TARGET * np.clip(actions, -1.0, 1.0) - self._qpos[:, self._angles]
+        control = STIFFNESS * error - DAMPING * self._qvel[:, self._speeds]
+        return np.clip(control / LIMIT, -1.0, 1.0).astype(np.float32)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
         """Step all rows by actions (n, A) in [-1, 1]; return observations (n, D) float32 and rewards (n,).
@@ -225,27 +250,61 @@ class StandUpBatch(Rows):
         self._batch.step(nstep=SUBSTEPS)
         self.steps += 1
         self._recover(UNSTABLE)
-        height, (w, x, y, z) = self._qpos[:, 2], self._qpos[:, 3:7].T
+        height, (down, _, front) = self._qpos[:, 2], np.moveaxis(self._axes(), -1, 0)
         self._highest = np.maximum(self._highest, height)
         self._has_fallen = ((self._highest > RAISED) & (height < self._highest - LARGEST_DROP)) | self.unstable
         self._standing += height > FEET
-        # The model lies at the identity, with its head at -x.
-        upright = 2.0 * (w * y - x * z) / (w**2 + x**2 + y**2 + z**2)
-        risen = np.clip((height - 0.3) / 0.9, 0.0, 1.0)
-        haste = np.minimum(1e-4 * np.square(self._qvel[:, 6:]).sum(axis=1), 0.3)
-        rewards = risen * (0.6 + 0.4 * np.maximum(upright, 0.0) - haste) + 0.025 * (1.0 + upright)
+        upright = -down[:, 2]
+        forwards = front[:, :2] / (np.linalg.norm(front[:, :2], axis=1, keepdims=True) + 0.1)
+        speed = np.clip((self._qvel[:, :2] * forwards).sum(axis=1), -FASTEST / 2, FASTEST)
+        risen = np.square(np.clip(height - 0.1, 0.0, 1.0)) * (0.4 + 0.6 * np.maximum(upright, 0.0))
+        effort = EFFORT * np.square(self._ctrl / LIMIT).mean(axis=1)
+        rewards = risen * (1.0 + WALKING * speed / FASTEST) + 0.025 * (1.0 + upright) - effort
         return self.observations(), np.where(self._has_fallen, 0.0, rewards)
+
+    def _axes(self) -> np.ndarray:
+        """Return the axes of each row's trunk, (n, 3, 3): columns towards its feet, its side and its front."""
+        w, x, y, z = (self._qpos[:, 3:7] / np.linalg.norm(self._qpos[:, 3:7], axis=1, keepdims=True)).T
+        return np.stack(
+            [
+                [1 - 2 * (y**2 + z**2), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                [2 * (x * y + w * z), 1 - 2 * (x**2 + z**2), 2 * (y * z - w * x)],
+                [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x**2 + y**2)],
+            ]
+        ).transpose(2, 0, 1)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         places = []
         for rng in rngs:
             qpos, qvel = self.robot.start(rng)
-            if rng.random() >= LYING:
+            draw = rng.random()
+            if draw >= 1.0 - UPRIGHT:
+                qpos, qvel = self._upright(rng), qvel + 0.2 * rng.standard_normal(qvel.shape)
+            elif draw >= LYING:
                 state = rng.choice(self._classes[rng.integers(len(self._classes))])
                 qpos, qvel = qpos + self._starts[0][state], qvel + self._starts[1][state]
             places.append((qpos, qvel))
         self._place(ids, *(np.stack(part) for part in zip(*places, strict=True)))
+        self._batch.forward(ids)  # the sensors
         self._highest[ids], self._has_fallen[ids], self._standing[ids] = 0.0, False, 0.0
+
+    def _upright(self, rng: np.random.Generator) -> np.ndarray:
+        """Return positions (nq,) of a robot on its feet, with bent knees."""
+        model, bend = self.robot.model, rng.uniform(0.0, DEEPEST_BEND)
+        qpos = 0.05 * rng.standard_normal(model.nq)
+        tilt = np.pi / 2 + 0.1 * rng.standard_normal()
+        turn = [np.cos(tilt / 2), 0.03 * rng.standard_normal(), np.sin(tilt / 2), 0.03 * rng.standard_normal()]
+        qpos[:2], qpos[2], qpos[3:7] = 0.0, UPRIGHT_HEIGHT - 0.7 * (1.0 - np.cos(bend)), turn / np.linalg.norm(turn)
+        for leg in ("right", "left"):
+            qpos[model.joint(f"{leg}_hip_y").qposadr] -= bend
+            qpos[model.joint(f"{leg}_knee").qposadr] -= 2.0 * bend
+        return qpos
+
+
+def _next_step(sensed: np.ndarray) -> np.ndarray:
+    """Return how far the centre of mass will be from the feet [m] in 0.3 s, (..., 2): where a step would have to go."""
+    _, right, left, com, velocity, _ = np.split(sensed, 6, axis=-1)
+    return com[..., :2] + 0.3 * velocity[..., :2] - (right + left)[..., :2] / 2
 
 
 def _coarsen(option: mujoco.MjOption, step_s: float) -> None:

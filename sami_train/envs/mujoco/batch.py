@@ -128,6 +128,10 @@ class Rows:
             self._start(ids, [self._rngs[i] for i in ids])
         return self.observations()[ids]
 
+    def command(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions (n, A) for a teacher's; the same, unless a subclass converts them."""
+        return actions
+
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
         """Push the robots of some rows; does nothing unless a subclass, such as `Go2Batch`, implements it."""
 

@@ -215,7 +215,7 @@ class _Lesson:
         steps: list[list[Tensor]] = []
         for _ in range(CHUNK):
             hidden, weight = self.batch.privileged(), (~self.over).astype(np.float32)
-            label = self.teacher.act(self.observation, hidden).astype(np.float32)
+            label = self.batch.command(self.teacher.act(self.observation, hidden)).astype(np.float32)
             steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, weight, hidden)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])

@@ -37,7 +37,7 @@ KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
 RATES = (1e-5, 3e-3)
 ENTROPY = 0.01
-"""Weight of the entropy bonus in the first 2 * `easy_steps` steps; then 0, so that actions become precise."""
+"""Weight of the entropy bonus while tasks still become harder; otherwise 0, so that actions become precise."""
 DEVIATIONS = (-2.3, 0.3)
 """Bounds of the logarithm of the actions' standard deviation."""
 MEASURED = 12
@@ -177,7 +177,7 @@ def measure_teacher(env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray
     running = np.ones(len(tasks), bool)
     measured: dict[str, np.ndarray] = {"return": np.zeros(len(tasks))}
     for _ in range(spec.episode_steps):
-        observation, rewards = batch.step(act(observation, batch.privileged()))
+        observation, rewards = batch.step(batch.command(act(observation, batch.privileged())))
         measured["return"] += rewards * running
         for name, values in batch.metrics.items():
             measured.setdefault(name, np.zeros(len(tasks)))[running] = values[running]
@@ -226,8 +226,9 @@ class _TeacherKeeper(BaseCallback):
         self._next = self.num_timesteps + self.every
 
     def _on_rollout_start(self) -> None:
-        self.training_env.set_attr("share", changed_share(self.config, self.num_timesteps))
-        self.model.ent_coef = ENTROPY if self.num_timesteps < 2 * self.config.easy_steps else 0.0
+        share = changed_share(self.config, self.num_timesteps)
+        self.training_env.set_attr("share", share)
+        self.model.ent_coef = ENTROPY if share < 1.0 else 0.0
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps < self._next:

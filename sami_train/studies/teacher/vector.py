@@ -51,6 +51,9 @@ class TrainingBatch(Batch, Protocol):
     def privileged(self) -> np.ndarray:
         """Return the privileged information, (n, P)."""
 
+    def command(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions (n, A) for a teacher's, whose actions may be e.g. targets of joints."""
+
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
         """Push the robots of some rows, if they can be pushed over."""
 
@@ -123,7 +126,7 @@ class BatchVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Step all rows and reset those that are over; their `info` has the last observation before the reset."""
         push_at_random(self.batch, self._rng)
-        _, rewards = self.batch.step(self._actions * np.float32(ACTION_SCALE))
+        _, rewards = self.batch.step(self.batch.command(self._actions * np.float32(ACTION_SCALE)))
         self._returns += rewards
         fallen, late = self.batch.terminated.copy(), self.batch.truncated
         over = fallen | late
