@@ -51,10 +51,14 @@ FALLEN, STEPS_BEFORE_FALL = 0.7, 30
 
 EPISODE_STEPS = 300
 """Length of a training episode."""
-LYING, UPRIGHT = 0.15, 0.35
-"""Share of training episodes that begin lying, as all do in `humanoid-standup`, and that begin upright."""
 CLASSES = (0.0, 0.5, 0.65, 0.95, np.inf)
-"""Bounds of the torso's heights [m] between which the same share of the other episodes begins."""
+"""Bounds of the torso's heights [m] in four classes of planned states to begin in. Before them comes lying, as in
+`humanoid-standup`, and after them upright with bent knees."""
+ENOUGH, NEWEST = 0.5, 0.01
+"""Share of successful episodes of the class above at which a class is drawn as often as it, and the weight of the
+newest episode in that share."""
+LONGEST_LOW = 100
+"""A training episode ends once the torso was below `KNEES` for so many steps in a row: plans rise in 72 at most."""
 UPRIGHT_HEIGHT, DEEPEST_BEND = 1.2, 0.6
 """Height of the torso [m] of a robot on straight legs, and how far [rad] the hips bend at most in an upright start."""
 STIFFNESS, DAMPING, TARGET = 0.8, 0.05, 1.5
@@ -185,10 +189,10 @@ def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.nd
 class StandUpBatch(Rows):
     """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts on the way up, ends at falls.
 
-    An episode begins lying (a share of `LYING`), upright with bent knees (`UPRIGHT`), or in a state of the file, in
-    each of `CLASSES` as often. It ends once the torso is `LARGEST_DROP` below its highest, if that was above `RAISED`,
-    or the simulation blows up. A step pays 1 for an upright trunk at 1.1 m, little for a low one, more for walking, and
-    less for effort. Arguments: see `Rows`.
+    An episode begins in a class of states, the lower the rarer, until robots that began in the class above are on their
+    feet at the end (a reverse curriculum: Florensa et al. 2017). It ends once the torso is `LARGEST_DROP` below its
+    highest, if that was above `RAISED`, or low for too long, or the simulation blows up. A step pays 1 for an upright
+    trunk at 1.1 m, little for a low one, more for walking, and less for effort. Arguments: see `Rows`.
     """
 
     def __init__(self, name: str, rows: int, episode_steps: int = EPISODE_STEPS, threads: int = 0) -> None:
@@ -204,6 +208,8 @@ class StandUpBatch(Rows):
             height_class = np.digitize(states["qpos"][:, 2], CLASSES)
         self._classes = [np.flatnonzero(height_class == i) for i in range(1, len(CLASSES))]
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
+        self._low, self._success = np.zeros(rows, np.int64), np.ones(len(self._classes) + 2)
+        self._class, self._on_feet = np.full(rows, -1), np.zeros(rows, bool)
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -252,7 +258,10 @@ class StandUpBatch(Rows):
         self._recover(UNSTABLE)
         height, (down, _, front) = self._qpos[:, 2], np.moveaxis(self._axes(), -1, 0)
         self._highest = np.maximum(self._highest, height)
-        self._has_fallen = ((self._highest > RAISED) & (height < self._highest - LARGEST_DROP)) | self.unstable
+        self._low = np.where(height < KNEES, self._low + 1, 0)
+        dropped = (self._highest > RAISED) & (height < self._highest - LARGEST_DROP)
+        self._has_fallen = dropped | (self._low > LONGEST_LOW) | self.unstable
+        self._on_feet = self.truncated & (height > FEET)
         self._standing += height > FEET
         upright = -down[:, 2]
         forwards = front[:, :2] / (np.linalg.norm(front[:, :2], axis=1, keepdims=True) + 0.1)
@@ -274,19 +283,23 @@ class StandUpBatch(Rows):
         ).transpose(2, 0, 1)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        places = []
-        for rng in rngs:
+        for began, success in zip(self._class[ids], self._on_feet[ids], strict=True):
+            if began >= 0:
+                self._success[began] += NEWEST * (success - self._success[began])
+        weights = np.append(np.minimum(1.0, self._success[1:] / ENOUGH), 1.0)
+        places, upright = [], len(weights) - 1
+        for i, rng in zip(ids, rngs, strict=True):
             qpos, qvel = self.robot.start(rng)
-            draw = rng.random()
-            if draw >= 1.0 - UPRIGHT:
+            self._class[i] = began = rng.choice(len(weights), p=weights / weights.sum())
+            if began == upright:
                 qpos, qvel = self._upright(rng), qvel + 0.2 * rng.standard_normal(qvel.shape)
-            elif draw >= LYING:
-                state = rng.choice(self._classes[rng.integers(len(self._classes))])
+            elif began > 0:
+                state = rng.choice(self._classes[began - 1])
                 qpos, qvel = qpos + self._starts[0][state], qvel + self._starts[1][state]
             places.append((qpos, qvel))
         self._place(ids, *(np.stack(part) for part in zip(*places, strict=True)))
         self._batch.forward(ids)  # the sensors
-        self._highest[ids], self._has_fallen[ids], self._standing[ids] = 0.0, False, 0.0
+        self._highest[ids], self._has_fallen[ids], self._standing[ids], self._low[ids] = 0.0, False, 0.0, 0
 
     def _upright(self, rng: np.random.Generator) -> np.ndarray:
         """Return positions (nq,) of a robot on its feet, with bent knees."""

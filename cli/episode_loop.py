@@ -273,7 +273,7 @@ def run_episodes(plan: Plan) -> None:
         person = keyboard.listen(closing, contract, limits, steering) if uses_keys else None
         pilot: Any = person
         if plan.excite:
-            pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
+            pilot = keyboard.excitation(person, contract, limits, real, robot, values.seed)
         options = robot_options(robot, clock, contract, adapter) if robot else {}
         options["sequence"] = sequence = None if plan.dry_run else options.get("sequence")
         with safety_warnings_shown():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sami_runtime.loop.pilot import Ending, Request
     from sami_runtime.model.contract import Contract
     from sami_runtime.robots.kit.commands import Steering
+    from sami_runtime.robots.robot_file import RobotFile
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
 
@@ -294,7 +295,7 @@ def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steeri
 
 
 def excitation(
-    person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
+    person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, robot: RobotFile | None, seed: int
 ) -> Excitation:
     """Return a pilot that excites the robot for system identification; a person's keys take precedence."""
     from sami_runtime.loop.excitation import Excitation
@@ -303,7 +304,7 @@ def excitation(
     limits = limits or Limits()
     if not real and limits.rest is None:
         limits = limits.model_copy(update={"rest": 0.0})
-    every = max(1, round((loop_hz or contract.rate_hz) / contract.rate_hz))
+    every = robot.slower * max(1, round((robot.loop_hz or contract.rate_hz) / contract.rate_hz)) if robot else 1
     return Excitation(contract, limits, seed=seed, every=every, person=person)
 
 

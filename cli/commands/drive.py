@@ -299,9 +299,11 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
 
 def _observation(run: Run, clock: Any) -> tuple[None, str]:
     """Read one observation, and check it by the safety gate."""
+    import numpy as np
+
     from sami_runtime.adapters.base import require_observation
     from sami_runtime.errors import SamiError
-    from sami_runtime.signals import require_finite
+    from sami_runtime.signals import fill, require_finite
 
     try:
         observation = require_observation(run.adapter.read(), run.adapter)
@@ -313,8 +315,9 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     for signal in contract.observation:
         if signal.name not in observation.values:
             raise SamiError(f"read() gave no {signal.name!r}; it gave {', '.join(observation.values) or 'nothing'}.")
-        value = observation.values[signal.name]
-        require_finite(value[None], signal.name, signal.elements, "observation", "The adapter's read() returned it.")
+        row = np.empty((1, signal.size), np.float32)
+        fill(row, observation.values[signal.name], signal, "observation")
+        require_finite(row, signal.name, signal.elements, "observation", "The adapter's read() returned it.")
     if fault := run.gate.fault(observation, clock.now()):
         raise SamiError(fault)
     return None, f"{len(contract.observation)} signals, which the guards accept"

@@ -211,11 +211,18 @@ def of_the_world() -> Iterator[Case]:
     yield "frozen", {"frozen": {"effort": 3}}, along(0.1, 0.1, 0.1, 0.1, 0.2, 0.2, -0.0, 0.0)
     yield "ranges", {"guards": ["ranges"]}, along(0.1, 2.5, 0.9, 3.5, 0.0, -9.0)
     yield "ranges before anything moves", {"guards": ["ranges"]}, along(2.0, 0.5, 2.0)
+    yield "ranges after what is no number", {"guards": ["ranges"]}, along(NAN, 2.5, 0.5, NAN, 2.5)
     alarms: list[Step] = []
     for tick, score in zip(ticks(*[(0.2, 0.2)] * 7), (3.0, 0.5, 2.0, 2.0, 1.2, 2.0, 2.0), strict=True):
         alarms += [tick, Score(score)]
     yield "alarm", {"stop_on_alarm": {"steps": 3, "then": "stop"}}, alarms
     yield "alarm, then hold", {"stop_on_alarm": {"steps": 2, "then": "hold", "score": 1.5}}, alarms
+    hiding = {"inside": {"effort.x": {"range": [-0.5, 0.5], "then": "stop"}, "effort.y": [-0.5, 0.5]}}
+    yield (
+        "alarm that holds hides no rule that stops",
+        {"stop_on_alarm": {"steps": 1, "then": "hold", "score": 1.5}, **hiding},
+        [*along(0.1), Score(2.0), *measured((0.1, 0.9, 0, 0), (0.9, 0.9, 0, 0), start=PERIOD)],
+    )
     yield from _adapting()
     box = {"workspace": {"effort.x": [-0.2, 0.2]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
     out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]

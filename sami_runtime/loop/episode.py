@@ -138,7 +138,7 @@ class RunningEpisode:
         self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
         rate_hz = session.contract.rate_hz
         self.substeps, self.period = settings.substeps(rate_hz), settings.period(rate_hz)
-        self.lateness = Lateness(adapter, rate_hz, self.enforced, settings.command_delay_s)
+        self.lateness = Lateness(adapter, rate_hz / self.slower, self.enforced, settings.command_delay_s)
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.signal_inputs.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +46,9 @@ class LoopSettings:
     Once it fired, the gate is latched."""
     pilot: Pilot | None = None
     """Input of a person. Commands apply at the policy's ticks; a pause or an end applies at every tick."""
-    sequence: Callable[[Any, int | None], Any] | None = None
-    """Returns a context manager around the policy's ticks, which resets the adapter, from a `RunningEpisode` and the
-    seed; see `sami_runtime.robots.handover`."""
+    sequence: Any = None
+    """A `sami_runtime.robots.handover.HandoverSequence`: called with a `RunningEpisode` and the seed, it returns a
+    context manager around the policy's ticks, which resets the adapter."""
 
     def __post_init__(self) -> None:
         if self.enforce_timing and self.clock is None:

@@ -263,7 +263,7 @@ class HandoverSequence:
                 raise UnknownName("signal", name, signals, "The key velocity of [handover] names it.")
             if not signals[name].unit.endswith("/s"):
                 raise SamiError(f"velocity of [handover] names {name}, whose unit is {signals[name].unit}: no speed.")
-        self._poses(contract)
+        self.require_fit(contract)
 
     @contextmanager
     def __call__(self, loop: RunningEpisode, seed: int | None) -> Iterator[None]:
@@ -284,7 +284,7 @@ class HandoverSequence:
         Raises:
             SafetyStop: The conditions of a stage were not met in time, or the robot was stopped.
         """
-        poses, stages = self._poses(loop.session.contract), self.settings.stages
+        poses, stages = self.require_fit(loop.session.contract), self.settings.stages
         for stage, after in zip(stages, (*stages[1:], POLICY), strict=True):
             self._change(loop, stage)
             if stage == DAMP:
@@ -315,8 +315,10 @@ class HandoverSequence:
             return ""
         if loop.ending is None:  # else the loop has waited for the tick at which a person ended the episode
             loop.pace.wait()
-        reason = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
-        return f"handover: {recover} did not come to its end: {reason}" if reason else ""
+        if reason := self._settle(loop, self.require_fit(loop.session.contract)[recover], DAMP):
+            loop.gate.trip(f"handover: {recover} did not come to its end: {reason}")
+            loop.gate.require_armed()
+        return ""
 
     def _settle(self, loop: RunningEpisode, pose: PoseDrive | None, after: str) -> str:
         """Move to the pose, if there is one, and wait until the stage `after` may begin; return why it may not.
@@ -382,7 +384,8 @@ class HandoverSequence:
             loop.clock.sleep_until(min(end, now + loop.period))
         loop.gate.require_armed()
 
-    def _poses(self, contract: Contract) -> dict[str, PoseDrive]:
+    def require_fit(self, contract: Contract) -> dict[str, PoseDrive]:
+        """Return the drive of each pose with this contract's actions; raise as `PoseDrive` if one does not fit."""
         drives = self.settings.poses.items()
         return {name: PoseDrive(name, keys, contract, self._limits, self._body) for name, keys in drives}
 

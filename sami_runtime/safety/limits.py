@@ -196,8 +196,8 @@ class Limits(BaseModel):
     """Longest time [s] from the beginning of a tick to the policy's output; a later output is dropped. One period of
     the loop if left out."""
     max_pause_s: Positive | None = None
-    """Longest time [s] between two ticks; a longer one stops the robot. As long as `stop_after` periods of the policy
-    if left out. With `inf`, missed ticks never stop a policy that acts again afterwards."""
+    """Longest time [s] between two ticks; a longer one stops the robot. As long as `stop_after` periods of the policy,
+    at least two, if left out. With `inf`, missed ticks never stop a policy that acts again afterwards."""
     max_age_s: Positive | dict[str, Positive] | None = None
     """Largest age [s] of an observation that the policy acts on, or a table by signal; `inf` allows any. If left out,
     three periods of the policy, or the largest age that a model with lookahead was fitted for if that is more."""
@@ -298,8 +298,8 @@ class Limits(BaseModel):
         _require_observations(self, contract)
 
     def max_pause(self, contract: Contract) -> float:
-        """Return the longest time [s] between two ticks: `max_pause_s`, or `stop_after` periods of the policy."""
-        return self.max_pause_s or self.stop_after / contract.rate_hz
+        """Return the longest time [s] between two ticks: `max_pause_s`, or `stop_after` periods, at least two."""
+        return self.max_pause_s or max(self.stop_after, 2) / contract.rate_hz
 
     def max_age(self, contract: Contract, predicted: bool = True) -> dict[str, float]:
         """Return the largest age [s] by signal: `max_age_s`, or its default, for a lookahead longer if `predicted`."""

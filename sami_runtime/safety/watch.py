@@ -114,7 +114,7 @@ class TrainingRangeRule:
         """Object if a number in the row (D,) is far outside its training range."""
         beyond = (row < self._allowed[0]) | (row > self._allowed[1])
         if 1 not in beyond.tobytes() or not (beyond := beyond & np.isfinite(row)).any():
-            self._allowed = self.later
+            self._allowed = self.later if np.isfinite(row).all() else self._allowed
             return None
         at = int(np.flatnonzero(beyond)[0])
         element, unit = self._elements[at], self._units[at]
@@ -474,10 +474,12 @@ class Watch:
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
                 return Objection(reason)
-        for context_rule in self._of_context:
-            if (objection := context_rule.judge()) is not None:
-                return objection
-        return self._world.judge(observation, now)
+        of_world = self._world.judge(observation, now)
+        if of_world is None or of_world.then != "stop":  # a context rule that holds must not hide one that stops
+            for context_rule in self._of_context:
+                if (objection := context_rule.judge()) is not None:
+                    return objection
+        return of_world
 
 
 def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:

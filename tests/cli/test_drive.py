@@ -52,6 +52,19 @@ def blind(clock):
     return robot
 
 
+def short(clock):
+    robot, near = Still(clock), Still(clock).read
+
+    def read():
+        seen = near()
+        seen.values["cube_position"] = [*seen.values["cube_position"]]  # a list will do
+        seen.values["ee_position"] = seen.values["ee_position"][:2]
+        return seen
+
+    robot.read = read
+    return robot
+
+
 def leaves(clock):
     robot = Still(clock)
     robot.read = lambda: exit(143)  # the code of SIGTERM, without a signal
@@ -210,6 +223,7 @@ def test_a_check_does_everything_but_move(sami):
         ("", "far", "observation", "ranges: ee_position.x is 0.7 m, training saw"),
         ("", "wall_clock", "observation", "age: the observation was measured"),
         ("", "blind", "observation", "read() gave no 'cube_position'"),
+        ("", "short", "observation", "observation 'ee_position' has 2 values, expected 3 [m] (x, y, z)."),
         ("", "leaks", "close", "ZeroDivisionError: division by zero (my_robot.py, line "),
     ],
 )

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sami_cli.episodes import row_of
-from sami_cli.keyboard import Keyboard, split
+from sami_cli.keyboard import Keyboard, excitation, split
 
 from sami_runtime import Telemetry, read_artifact, shipped_models
 from sami_runtime.loop.episode import EpisodeReport
@@ -299,3 +299,11 @@ def test_keys_command_an_adopted_policy(terminal, tmp_path):
     assert at.end() == 0
     values = [step.record.observation.values["command"] for step in read_recording("r.mcap").steps]
     assert {(0.0, 0.0, 0.0), (0.2, 0.0, 0.1)} <= {tuple(value.astype(float).round(3)) for value in values}
+
+
+def test_an_excited_robot_returns_from_each_step_however_slow_it_and_fast_its_loop_are():
+    contract = read_artifact(shipped_models()["panda-satesac"]).contract
+    robot = SimpleNamespace(slower=5, loop_hz=2 * contract.rate_hz)
+    pilots = [excitation(None, contract, Limits(rest=0.0), True, of, seed=3) for of in (None, robot)]
+    at_policy, in_loop = (np.array([pilot.request(None).command for _ in range(500)]) for pilot in pilots)
+    np.testing.assert_array_equal(in_loop, at_policy[:50].repeat(10, axis=0))

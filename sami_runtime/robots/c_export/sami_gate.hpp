@@ -358,6 +358,8 @@ class Gate {
     if (const Reason reason = judge_age(observation, now)) return reason;
     if (const Reason reason = judge_order(observation)) return reason;
     if (const Reason reason = judge_frozen(observation)) return reason;
+    const Reason of_world = judge_world(observation);
+    if (of_world && then_ == Then::stop) return of_world;  // a context rule that holds must not hide one that stops
     if (limits_.alarm_steps > 0 && alarms_ >= limits_.alarm_steps) {
       then_ = limits_.alarm_then;
       return {Kind::alarm, -1, score_, limits_.alarm_score};
@@ -366,6 +368,10 @@ class Gate {
       then_ = limits_.adapt_then;
       return {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};
     }
+    return of_world;
+  }
+
+  Reason judge_world(const Observation<M>& observation) {
     for (Then then : {Then::stop, Then::rest, Then::hold}) {  // a rule that holds must not hide one that stops
       Reason reason = then == Then::hold ? judge_ranges(observation) : Reason{};
       if (!reason)
@@ -425,7 +431,7 @@ class Gate {
     const auto &low = passed_ ? limits_.later_low : limits_.first_low, &high = passed_ ? limits_.later_high : limits_.first_high;
     for (size_t i = 0; i < D; ++i)
       if (const Reason reason = beyond(Kind::ranges, observation, low, high, i)) return reason;
-    passed_ = true;
+    passed_ = passed_ || std::all_of(observation.values.begin(), observation.values.end(), [](float v) { return std::isfinite(v); });
     return {};
   }
 

@@ -89,6 +89,14 @@ def test_a_robots_stamps_tell_how_late_it_is(path, late_s, message):
     assert [record.age for record in records] == [expected] * 5
 
 
+@pytest.mark.parametrize("slower", [1, 4])
+def test_ages_are_in_steps_of_the_policy_which_last_longer_on_a_slower_robot(path, slower):
+    clock, records = ManualClock(10.0), []
+    robot = looking.Stamped(clock, PERIOD, command_delay_s=PERIOD)
+    run_episode(Session.load(path), robot, 0, 5, clock=clock, on_step=records.append, slower=slower)
+    assert {record.age for record in records if record.outcome is Outcome.ACTED} == {2.0 / slower}
+
+
 def test_what_is_told_wins_over_what_the_adapter_says(path):
     clock, records = ManualClock(), []
     robot = looking.Stamped(clock, 0.0, command_delay_s=0.02)

@@ -309,6 +309,31 @@ def test_a_robot_recovers_after_an_episode_and_not_where_a_person_ended_the_run(
     assert ("a person ended the run" in changes[-1].reason) is not recovers
 
 
+def test_a_way_back_that_does_not_come_to_its_end_stops_the_robot_and_says_so(session):
+    def jam(hand, change, count):
+        if change.after == "up" and count == 2:
+            hand.reach = 0.0
+            hand.at[0] += 0.2
+
+    run, hand, changes = run_of(session, listen=jam)
+    with run, pytest.raises(SafetyStop, match=r"up did not come to its end: pose: what dx moves"):
+        run.episode(seed=0, max_steps=5)
+    assert changes[-1].after == "damp"
+    assert run.gate.tripped
+    assert hand.calls[-1] == ("stop", len(hand.written))
+
+
+def test_a_model_that_the_poses_do_not_fit_cannot_take_over(session, tmp_path):
+    run, *_ = run_of(session)
+    document = session.contract.model_dump(mode="json", by_alias=True)
+    document["action"]["moves"] = None
+    other = Session.load(shipped_models()["panda-satesac"])
+    other.contract = type(session.contract).model_validate(document)
+    with pytest.raises(SamiError, match="the pose up names dx, and nothing says what that moves"):
+        run.swap(other)
+    assert run.session is session
+
+
 def test_another_thread_stops_a_stage(session):
     def stop(hand, change, count):
         if change.after == "up":
@@ -331,7 +356,7 @@ def test_a_pose_of_joints_goes_out_from_where_they_are_and_arrives(session):
         contract, clock = session.contract, ManualClock()
         hand, limits = Hand(clock, contract), Limits.of(LIMITS, "here")
         settings = HandoverSettings.of({**DECLARED, **declared})
-        drive = HandoverSequence(settings, hand, contract, limits, body)._poses(contract)["up"]
+        drive = HandoverSequence(settings, hand, contract, limits, body).require_fit(contract)["up"]
         hand.joints = np.array([-0.2, 0.1])
         drive.begin(0.0, hand.read(), None, 1)
         steps = []

@@ -208,6 +208,14 @@ def test_a_pause_may_be_as_long_as_the_stop_waits_for_where_the_limits_do_not_sa
         assert (armed.tripped is not None) == trips
 
 
+def test_where_the_first_missing_action_stops_a_jitter_does_not_and_a_missed_tick_does(gate):
+    armed = gate(stop_after=1)
+    drive(armed, [(0.2, 0.2)] * 2, [0.0, 1.2 * PERIOD])
+    assert armed.tripped is None
+    armed.propose(action(0.1, 0.1), 3 * PERIOD, ticks=2)
+    assert armed.tripped.startswith("no new action at 1 ticks in a row")
+
+
 def test_where_any_pause_is_allowed_missed_ticks_do_not_stop_what_acts_on(gate):
     armed = gate(max_pause_s=float("inf"))
     drive(armed, [(0.2, 0.2)], [0.0])

@@ -105,13 +105,13 @@ def test_margins_are_wider_once_the_policy_acts_and_an_angle_may_turn():
     def verdict(**changes):
         return watch.judge(Observation(begin | {name: np.float32([v]) for name, v in changes.items()}, 0.0), None)
 
-    assert "torso_pitch.pitch is 20 rad" in verdict(torso_pitch=20).reason
+    assert verdict(torso_height=np.nan) is None, "what is not finite the policy refuses"
+    assert "torso_pitch.pitch is 20 rad" in verdict(torso_pitch=20).reason, "and it does not pass"
     assert "torso_pitch.pitch is 20 rad" in verdict(torso_pitch=20).reason, "until one passes"
     assert verdict() is None
     assert verdict(torso_pitch=20) is None
     assert verdict(torso_height=3.0) is None
     assert verdict(torso_height=30.0).then == "hold"
-    assert verdict(torso_height=np.nan) is None, "what is not finite the policy refuses"
 
 
 def ranges_of(contract, rng, repeats):
