@@ -283,18 +283,18 @@ class StandUpBatch(Rows):
         ).transpose(2, 0, 1)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        for began, success in zip(self._class[ids], self._on_feet[ids], strict=True):
-            if began >= 0:
-                self._success[began] += NEWEST * (success - self._success[began])
+        for place, success in zip(self._class[ids], self._on_feet[ids], strict=True):
+            if place >= 0:
+                self._success[place] += NEWEST * (success - self._success[place])
         weights = np.append(np.minimum(1.0, self._success[1:] / ENOUGH), 1.0)
         places, upright = [], len(weights) - 1
         for i, rng in zip(ids, rngs, strict=True):
             qpos, qvel = self.robot.start(rng)
-            self._class[i] = began = rng.choice(len(weights), p=weights / weights.sum())
-            if began == upright:
+            self._class[i] = place = rng.choice(len(weights), p=weights / weights.sum())
+            if place == upright:
                 qpos, qvel = self._upright(rng), qvel + 0.2 * rng.standard_normal(qvel.shape)
-            elif began > 0:
-                state = rng.choice(self._classes[began - 1])
+            elif place > 0:
+                state = rng.choice(self._classes[place - 1])
                 qpos, qvel = qpos + self._starts[0][state], qvel + self._starts[1][state]
             places.append((qpos, qvel))
         self._place(ids, *(np.stack(part) for part in zip(*places, strict=True)))
