@@ -173,6 +173,8 @@ class Gapped(Around):
                     f"{type(self.inner).__name__} declares {signal.name!r} with {signal.size} numbers, and read() gave "
                     f"{frame.values.get(signal.name)}. Correct the adapter."
                 )
+        if not self.gap.in_episode:  # nothing is under way yet
+            return frame
         names = [signal.name for signal in self.observation]
         flat = np.concatenate([frame.values[name] for name in names])
         time = frame.time if frame.times is None else np.array([frame.time, *map(frame.measured, names)])

@@ -152,7 +152,7 @@ class Geometry:
             elif model.jnt_actfrclimited[joint.id]:
                 torque[at] = model.jnt_actfrcrange[joint.id].max()
             elif (motor := motors.get(joint.id)) is not None and model.actuator_forcelimited[motor]:
-                torque[at] = model.actuator_forcerange[motor].max()
+                torque[at] = model.actuator_forcerange[motor].max() * abs(model.actuator_gear[motor, 0])
         return ModelLimits(low, high, speed, torque)
 
     def require_place(self, name: str) -> tuple[str, int]:

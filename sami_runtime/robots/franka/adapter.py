@@ -20,7 +20,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.robots.franka import link
 from sami_runtime.robots.franka.control_process import ControlProcess
 from sami_runtime.robots.franka.link import ArmPhase, ArmState, HandState
-from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
+from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_home, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest, joint_signals
 from sami_runtime.robots.kit.faults import refuse
@@ -116,11 +116,10 @@ class FrankaAdapter:
         self._is_halted = False
         if self.settings.move_home:
             self.home()
-        elif (off := float(abs(arm.state.positions - self._home).max())) > 0.05:
-            raise AdapterError(
-                f"a joint is {off:.3g} rad from home, and the arm may not move there (move_home = false). Bring it "
-                f"there by hand, to {np.round(self._home, 3).tolist()} rad, or set move_home."
-            )
+        else:
+            since = link.now()  # a state that was sent in a pause may be minutes old
+            self._wait(lambda: arm.state.measured >= since, FIRST_MESSAGE_S, "the arm reported nothing new")
+            refuse(faults_of_home(arm.state.positions, self._home))
         goal = np.random.default_rng(seed).uniform(self.settings.goal.low, self.settings.goal.high)
         self._link.reset()
         self._link.send(place=0 if seed is None else seed, task=self._task)

@@ -73,12 +73,19 @@ def faults_of_robot(settings: FrankaSettings, arm: dict[str, Any], hand: dict[st
     positions = np.array(arm["positions"])
     if beyond := [f"joint{at + 1}" for at in np.flatnonzero((positions < LOW) | (positions > HIGH))]:
         faults.append(f"{', '.join(beyond)} is beyond its end; move the arm by hand")
-    off = abs(positions - np.asarray(home))
-    if not settings.move_home and off.max() > NEAR_RAD:
-        faults.append(
-            f"joint{int(off.argmax()) + 1} is {off.max():.3g} rad from home, and the arm may not move there (move_home "
-            f"= false). Bring it there by hand, to {np.round(np.asarray(home), 3).tolist()} rad, or set move_home"
-        )
+    if not settings.move_home:
+        faults += faults_of_home(positions, home)
     if hand["max_width"] < HAND_M:
         faults.append(f"the hand opens to {hand['max_width']:g} m, it needs {HAND_M:g} m: have it home in Desk")
     return faults
+
+
+def faults_of_home(positions: ArrayLike, home: ArrayLike) -> list[str]:
+    """Return a sentence if a joint of an arm that may not move home, (7,) [rad], is not there; else nothing."""
+    off = abs(np.asarray(positions) - np.asarray(home))
+    if off.max() <= NEAR_RAD:
+        return []
+    return [
+        f"joint{int(off.argmax()) + 1} is {off.max():.3g} rad from home, and the arm may not move there (move_home = "
+        f"false). Bring it there by hand, to {np.round(np.asarray(home), 3).tolist()} rad, or set move_home"
+    ]

@@ -108,9 +108,10 @@ class Scale(Around):
         name = self.inner.action.name
         if name not in self._units:
             return self.write_inner(action)
-        request = np.asarray(action, np.float64) / self._units[name].factor
-        result = self.write_inner(request.astype(np.float32))
-        return Executed(self._out(name, result.action), result.done, result.info)
+        request = (np.asarray(action, np.float64) / self._units[name].factor).astype(np.float32)
+        result = self.write_inner(request)
+        executed = np.where(result.action == request, action, self._out(name, result.action))  # unchanged stays exact
+        return Executed(executed, result.done, result.info)
 
     def _out(self, name: str, value: ArrayLike) -> Array:
         if name not in self._units:

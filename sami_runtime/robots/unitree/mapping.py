@@ -47,6 +47,8 @@ class Go2Mapping:
         faults: list[str] = []
         elements = self.contract.action.elements
         self._motors, terms = self._indices(elements, faults), _recipe(self.contract).get("signals", [])
+        if limp := [motor for at, motor in enumerate(MOTORS) if at not in self._motors]:
+            faults.append(f"the policy moves no {', '.join(limp)}, which would be limp: it must move all joints")
         self._in_world = {term["name"] for term in terms if term.get("frame") == "world"}
         self._readers = {signal.name: self._reader(signal, faults) for signal in self.contract.observation}
         if strange := sorted(self.settings.signals.keys() - self._readers.keys()):
@@ -125,9 +127,7 @@ class Go2Mapping:
 
     def _in_order(self, numbers: Array) -> Array:
         """Return numbers (A,) of the action's elements in the order of the robot's motors, (12,)."""
-        ordered = np.zeros(len(MOTORS))
-        ordered[self._motors] = numbers
-        return ordered
+        return numbers[np.argsort(self._motors)]
 
 
 def _quantity(signal: Signal) -> str:

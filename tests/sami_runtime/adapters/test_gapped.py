@@ -54,6 +54,12 @@ def test_with_an_empty_profile_a_loop_is_what_it_was_to_the_last_bit(session, ar
     assert np.array(inner_robot.written).tobytes() == np.array(bare.written).tobytes()
 
 
+def test_before_an_episode_observations_are_those_of_the_adapter(arm):
+    robot = Gapped(arm(clock=ManualClock()), GapProfile.of({"latency_s": 0.04, "noise": {"position": 9.0}}), RATE)
+    robot.inner.reset(0)
+    assert robot.read().values["position"].tobytes() == robot.inner.read().values["position"].tobytes()
+
+
 def test_the_gate_sees_how_old_an_observation_is_that_dropout_left_standing(session, arm):
     records, _, stop = drive(session, arm, {"dropout": 1.0}, {"max_age_s": 0.1, "stop_after": 4})
     assert [record.outcome.value for record in records] == ["acted"] * 3 + ["held"] * 4

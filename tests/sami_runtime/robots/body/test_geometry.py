@@ -7,7 +7,7 @@ from benchmarks.body_cost import PANDA
 from sami_runtime import FakeAdapter, Limits, Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.robots.body import BodyGate, BodyLimits, BodySettings
-from sami_runtime.robots.body.geometry import by_hand
+from sami_runtime.robots.body.geometry import Geometry, by_hand
 from sami_runtime.signals import Signal
 
 mujoco = pytest.importorskip("mujoco")
@@ -44,6 +44,18 @@ def test_limits_of_a_urdf_are_its_own_where_the_table_has_none(tmp_path):
     (tmp_path / "r.urdf").write_text(URDF.replace('effort="40"', 'effort="0"'))  # as exporters write if they know none
     with pytest.raises(SamiError, match="nothing says how much torque a has"):
         BodyLimits(BodySettings.of({**table, "velocities": "v", "kp": 20.0, "kd": 1.0}))
+
+
+@pytest.mark.parametrize("gear", [0.5, 1.0, -50.0])
+def test_the_torque_of_a_joint_is_that_of_its_motor_behind_the_gear(tmp_path, gear):
+    motor = f'<actuator><position joint="a" kp="10" gear="{gear}" forcerange="-2 2"/></actuator></mujoco>'
+    (tmp_path / "geared.xml").write_text(ARM.replace("</mujoco>", motor))
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "geared.xml"))
+    data = mujoco.MjData(model)
+    data.ctrl[:] = 1e6
+    mujoco.mj_forward(model, data)
+    torque = Geometry(tmp_path / "geared.xml", ["a"], None).limits().torque
+    assert torque == pytest.approx(abs(data.qfrc_actuator[model.joint("a").dofadr]))
 
 
 def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):

@@ -3,6 +3,7 @@
 import socket
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 
 from sami_runtime import AdapterError, ManualClock, SafetyStop, Watchdog
 from sami_runtime.files import read_document
-from sami_runtime.robots.franka.link import FOLLOW, KIND, STOP, ArmPhase, ArmState, HandState, Ring
+from sami_runtime.robots.franka.link import FOLLOW, GO, KIND, STOP, ArmPhase, ArmState, HandState, Ring
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import Frame
 from sami_runtime.safety.watchdog import instruct_watchdogs
@@ -85,3 +86,47 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(monkeypat
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
         robot.write(np.float32([1.0, 0.0, 0.0, 0.0]))
     assert messages == []
+
+
+@pytest.mark.parametrize("kind", [FOLLOW, GO])
+@pytest.mark.parametrize(
+    ("at_rest", "arrived", "stops"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_an_arm_that_moves_stops_when_the_loop_falls_silent_on_the_way_home_too(kind, at_rest, arrived, stops):
+    pytest.importorskip("pylibfranka")
+    from sami_runtime.robots.franka.arm_process import ArmProcess, now
+
+    arm = object.__new__(ArmProcess)
+    arm._settings, arm._command = FrankaSettings.of(read_document(ARM, "settings")), (kind, 7 * (0.1,))
+    arm._message_time = now() - 2 * arm._settings.stale_s
+    assert arm._reason(SimpleNamespace(at_rest=at_rest, arrived=arrived), bad=0).startswith("no command came") is stops
+
+
+@pytest.mark.parametrize(
+    ("now_at", "message"), [(0.0, ""), (1.0, "joint1 is 1 rad from home, and the arm may not move")]
+)
+def test_an_arm_that_may_not_move_home_is_judged_by_where_it_is_now(now_at, message):
+    """States that were sent in a pause wait in the socket, and the newest of them may be minutes old."""
+    pytest.importorskip("mink")
+    from sami_runtime.robots.franka import adapter as adapters
+    from sami_runtime.robots.franka import link
+
+    def states():
+        yield ArmState(ArmPhase.IDLE, 0.0, np.array([1.0 - now_at, *6 * [0.0]]), np.zeros(7), False, 1.0, 0, 0, 0.0)
+        while True:
+            at = np.array([now_at, *6 * [0.0]])
+            yield ArmState(ArmPhase.IDLE, link.now(), at, np.zeros(7), False, 1.0, 0, 0, 0.0)
+
+    class Arm:
+        kept = states()
+        state = property(lambda arm: next(arm.kept))
+
+    robot = object.__new__(adapters.FrankaAdapter)
+    document = {**read_document(ARM, "settings"), "move_home": False}
+    robot.settings, robot.clock, robot._home = FrankaSettings.of(document), ManualClock(), np.zeros(7)
+    robot._arm, robot._hand, robot._task = Arm(), SimpleNamespace(), {}
+    robot._link = SimpleNamespace(reset=lambda: None, send=lambda **_: None)
+    robot._imaging, robot._moves, robot._turns = threading.Lock(), *2 * [SimpleNamespace(reset=lambda: None)]
+    robot._latest = SimpleNamespace(reset=lambda: None, always=lambda **_: None)
+    with pytest.raises(AdapterError, match=message) if message else nullcontext():
+        robot.reset(0)

@@ -76,6 +76,13 @@ def test_scaled_signals_are_in_our_unit_both_ways_with_bounds_and_a_flipped_axis
     assert (result.done, result.info) == (True, {"is_success": True})
 
 
+def test_an_action_that_the_robot_did_not_change_comes_back_exactly():
+    robot = Scale(Millimetres(), {"go": (0.1, "m")})
+    robot.inner.write = Executed
+    for action in np.random.default_rng(0).uniform(-0.1, 0.1, (200, 2)).astype(np.float32):
+        assert robot.write(action).action.tobytes() == action.tobytes()
+
+
 def test_all_else_passes_through_both():
     inner = Millimetres()
     robot = Rename(Scale(inner, {"tcp": (0.001, "m")}), {"tcp": "ee_position"})

@@ -107,6 +107,11 @@ def test_joints_that_a_go2_does_not_have_are_refused_unless_they_are_declared():
     assert result.setpoint(np.float32([1.0] + [0.0] * 11)).positions[0] == 0.25
 
 
+def test_a_policy_that_would_leave_motors_limp_is_refused():
+    with pytest.raises(AdapterError, match="the policy moves no FR_hip, FL_hip, which would be limp"):
+        mapping(action=signal("targets", "1", [name for name in JOINTS if name not in ("FR_hip", "FL_hip")]))
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
