@@ -51,9 +51,9 @@ FALLEN, STEPS_BEFORE_FALL = 0.7, 30
 
 EPISODE_STEPS = 300
 """Length of a training episode."""
-CLASSES = (0.0, 0.5, 0.65, 0.95, np.inf)
-"""Bounds of the torso's heights [m] in four classes of planned states to begin in. Before them comes lying, as in
-`humanoid-standup`, and after them upright with bent knees."""
+CLASS_STEPS = 10
+"""Planned states to begin in are in classes: on the feet, or so many steps more before that. Lying, as in
+`humanoid-standup`, comes before all, and upright with bent knees after all."""
 ENOUGH, NEWEST = 0.5, 0.01
 """Share of successful episodes of the class above at which a class is drawn as often as it, and the weight of the
 newest episode in that share."""
@@ -205,8 +205,7 @@ class StandUpBatch(Rows):
         self._angles, self._speeds = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         with np.load(STATES) as states:
             self._starts = states["qpos"].astype(float) - model.qpos0, states["qvel"].astype(float)
-            height_class = np.digitize(states["qpos"][:, 2], CLASSES)
-        self._classes = [np.flatnonzero(height_class == i) for i in range(1, len(CLASSES))]
+        self._classes = _classes(self._starts[0][:, 2] + model.qpos0[2])
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
         self._low, self._success = np.zeros(rows, np.int64), np.ones(len(self._classes) + 2)
         self._class, self._on_feet = np.full(rows, -1), np.zeros(rows, bool)
@@ -312,6 +311,19 @@ class StandUpBatch(Rows):
             qpos[model.joint(f"{leg}_hip_y").qposadr] -= bend
             qpos[model.joint(f"{leg}_knee").qposadr] -= 2.0 * bend
         return qpos
+
+
+def _classes(heights: np.ndarray) -> list[np.ndarray]:
+    """Return the indices of planned states by class, the earliest first; plans that never got to their feet have none.
+
+    Each plan begins lying, so that the torso's height falls by more than a step can where the next one begins.
+    """
+    classes: dict[int, list[int]] = {}
+    for path in np.split(np.arange(len(heights)), np.flatnonzero(np.diff(heights) < -0.15) + 1):
+        on_feet = np.flatnonzero(heights[path] > FEET)
+        for at, state in enumerate(path if len(on_feet) else ()):
+            classes.setdefault(-max(0, -(-(int(on_feet[0]) - at) // CLASS_STEPS)), []).append(int(state))
+    return [np.array(classes[key]) for key in sorted(classes)]
 
 
 def _next_step(sensed: np.ndarray) -> np.ndarray:

@@ -210,7 +210,7 @@ def _look_ahead(
         steps = contract.lookahead.steps
     require_steps(steps)
     if recordings:
-        stretches = recorded_stretches(recordings, contract, settings.get("command_delay_s"))
+        stretches = recorded_stretches(recordings, artifact, settings.get("command_delay_s"))
         start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot or simulator
         origin = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:

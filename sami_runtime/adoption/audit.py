@@ -107,7 +107,7 @@ def audit_log(policy: Artifact, path: str | Path) -> Audit:
         ContractError: The policy was not adopted.
     """
     recipe = Recipe.of(policy)
-    log = read_log(path, recipe.action.elements)
+    log = read_log(path, policy.contract)
     answered = None
     if log.observation is not None and log.observation.shape[1] == _width(recipe) and len(recipe.inputs) == 1:
         answered = PolicyNetwork(policy).follow({recipe.input: log.observation}, log.step)

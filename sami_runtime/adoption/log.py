@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sami_runtime.adoption.hypotheses import Array
 from sami_runtime.errors import SignalError
-from sami_runtime.recording.reader import STEPS, read_recording, values_of
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.reader import STEPS, read_recording, require_interface, values_of
 
 OBSERVATION, EPISODE, JOINTS = "obs", "episode", "joints"
 JOINT_SIGNALS = ("joint_positions", "joint_velocities")
@@ -43,18 +44,19 @@ class PolicyLog:
         return len(self.step)
 
 
-def read_log(path: str | Path, joints: tuple[str, ...]) -> PolicyLog:
+def read_log(path: str | Path, contract: Contract) -> PolicyLog:
     """Read a log.
 
     Args:
         path: `NAME.npz`, or a recording, `NAME.mcap`.
-        joints: Names of the policy's joints; if an `.npz` has an array `joints`, its columns are put into this order.
+        contract: Of the policy; if an `.npz` has an array `joints`, its columns are put into the action's order.
 
     Raises:
         SignalError: The log cannot be read, is empty, or has an array that is missing, misshapen or not finite.
-        RecordingError: The recording cannot be read.
+        RecordingError, SamiError: The recording cannot be read, or is of a policy with other signals.
     """
-    return _read_recording(Path(path)) if Path(path).suffix == ".mcap" else _read_arrays(Path(path), joints)
+    path = Path(path)
+    return _read_recording(path, contract) if path.suffix == ".mcap" else _read_arrays(path, contract.action.elements)
 
 
 def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
@@ -70,7 +72,7 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
     if OBSERVATION not in arrays:
         names = ", ".join(sorted(arrays)) or "nothing"
         raise SignalError(f"{path} has no array {OBSERVATION!r}, what the network was fed; it has {names}. Log it.")
-    count = len(arrays[OBSERVATION])
+    count = len(np.atleast_1d(arrays[OBSERVATION]))
     columns = tuple(map(str, np.ravel(arrays.pop(JOINTS, ()))))
     order = _order(columns, joints, path) if columns else []
     widths = WIDTHS | (dict.fromkeys(JOINT_SIGNALS, len(columns)) if columns else {})
@@ -111,9 +113,11 @@ def _steps(episode: NDArray[np.generic]) -> NDArray[np.int64]:
     return np.asarray(index - np.maximum.accumulate(np.where(is_first, index, 0)))
 
 
-def _read_recording(path: Path) -> PolicyLog:
+def _read_recording(path: Path, contract: Contract) -> PolicyLog:
     """Return the recorded signals, and the raw signals that the adapter put into `info` under their names."""
     recording = read_recording(path)
+    layout = (*contract.observation, contract.action)
+    require_interface(recording, layout, contract.rate_hz, f"policy {contract.name!r}")
     with values_of(path):
         steps = [
             (s.episode, s.record)
@@ -131,5 +135,4 @@ def _read_recording(path: Path) -> PolicyLog:
             if all(name in record.info for _, record in steps):
                 raw[name] = np.array([record.info[name] for _, record in steps], np.float64)
         raw["targets"] = np.array([record.executed for _, record in steps], np.float64)
-        raw["proposed"] = np.array([record.action for _, record in steps], np.float64)
     return PolicyLog(path, raw, None, _steps(np.array([episode for episode, _ in steps])))

@@ -24,7 +24,7 @@ SIGNALS = (signal("position", "m"), signal("velocity", "m/s"))
 FORCE = FakeAdapter().action
 
 
-def nodes(steps):
+def nodes(steps, context):
     yield helper.make_node("Concat", ["observation.position", "observation.velocity"], ["seen"], axis=1)
     now = "seen"
     if steps:
@@ -45,7 +45,7 @@ def nodes(steps):
     yield helper.make_node("MatMul", [now, "W"], ["raw"])
     yield helper.make_node("Tanh", ["raw"], ["action"])
     yield helper.make_node("Add", ["state.sum.in", "previous_action"], ["state.sum.out"])
-    yield helper.make_node("Identity", ["state.sum.out"], ["context"])
+    yield helper.make_node(context, ["state.sum.out"], ["context"])
     if steps:
         yield helper.make_node("Unsqueeze", ["previous_action", "one"], ["newest"])
         yield helper.make_node("Slice", ["state.past_actions.in", "begin", "end", "one"], ["newer"])
@@ -73,8 +73,11 @@ def contract_of(steps):
     )
 
 
-def write(path, steps=STEPS):
-    """Write the policy with a lookahead of `steps` periods; 0 treats each observation as current."""
+def write(path, steps=STEPS, context="Identity"):
+    """Write the policy with a lookahead of `steps` periods; 0 treats each observation as current.
+
+    Its context is what this operator makes of the sum of its actions.
+    """
     contract = contract_of(steps)
 
     def info(shapes):
@@ -84,7 +87,7 @@ def write(path, steps=STEPS):
     values |= {f"k{k}": np.float32(k - 1) for k in range(1, steps + 1)}
     values |= {name: np.array([number], np.int64) for name, number in (("one", 1), ("begin", 0), ("end", -1))}
     weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
-    graph = helper.make_graph(list(nodes(steps)), "g", info(contract.inputs), info(contract.outputs), weights)
+    graph = helper.make_graph(list(nodes(steps, context)), "g", info(contract.inputs), info(contract.outputs), weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
     contract = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})

@@ -252,9 +252,17 @@ class _Run:
     def _put_offset(self, draft: Draft, name: str, entry: Document, function: str) -> None:
         """Put the offset of joint signals and the bounds of a command; a choice of joints makes elements unknown."""
         asset = entry.get("params.asset_cfg")
-        patterns = asset.get("joint_names") if isinstance(asset, Mapping) else None
-        if patterns not in (None, [".*"], ".*", self.action.get("joint_names") if self.action else None):
-            draft.unknown(f"signals.{name}.elements", f"{entry.source('params.asset_cfg').where} chooses joints")
+        chosen, moved = (
+            (part.get("joint_names"), bool(part.get("preserve_order")))
+            if isinstance(part, Mapping | Document)
+            else (None, False)
+            for part in (asset, self.action)
+        )
+        every = (None, [".*"], ".*")
+        reordered = function.startswith("joint_") and moved[1] and moved[0] not in every
+        if chosen != moved and (chosen[0] not in every or reordered):
+            where = entry.source("params.asset_cfg").where
+            draft.unknown(f"signals.{name}.elements", f"{where} chooses joints otherwise than the action")
         if function in ("joint_pos_rel", "joint_vel_rel"):
             self._by_joint(draft, f"signals.{name}.offset", self.robot, self._pose(function), 0.0)
         command = entry.get("params.command_name")

@@ -115,6 +115,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
     contract = recording.contract
     period = 1.0 / contract.rate_hz
     start_time = records[0].time
+    first_due = start_time - records[0].lag
     reads = [(record.time, record.observation) for record in records if record.observation is not None]
     if len(reads) < FIRST:
         return None
@@ -127,7 +128,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
     executed = np.zeros((round((records[-1].time - start_time) / period) + 1, contract.action.size))
     at, standing = -1, np.zeros(contract.action.size)
     for record in records:
-        tick = int((record.time - start_time) / period + 1e-3)
+        tick = int((record.time - record.lag - first_due) / period + 1e-3)
         if tick > at:  # an action stays in force until the policy's next tick
             standing = standing if record.executed is None else np.asarray(record.executed, np.float64)
             executed[at + 1 :] = standing

@@ -8,6 +8,7 @@ at most a period apart are interpolated; a longer gap ends a stretch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, SignalError
 from sami_runtime.model.artifact import Artifact, artifact_of
-from sami_runtime.model.contract import Contract
 from sami_runtime.recording.reader import read_recordings, require_interface
+from sami_runtime.recording.replay import follow
+from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
@@ -71,13 +73,13 @@ LEAST = 2
 
 
 def recorded_stretches(
-    paths: Sequence[Path], contract: Contract, command_delay_s: float | None = None
+    paths: Sequence[Path], artifact: Artifact, command_delay_s: float | None = None
 ) -> list[Stretch]:
     """Return the stretches of recordings.
 
     Args:
         paths: paths of the recordings.
-        contract: contract of the model for which the forward model is; another model may have made the recordings.
+        artifact: the model for which the forward model is; another may have made the recordings, and this one follows.
         command_delay_s: delay from the write of an action to its effect [s]; None uses each recording's value.
 
     Raises:
@@ -85,13 +87,14 @@ def recorded_stretches(
         SamiError: a recording has other signals, another rate, or no stretch.
     """
     collected: list[Stretch] = []
+    session, contract = Session(artifact), artifact.contract
     for recording in read_recordings(paths):
         require_interface(
             recording, (*contract.observation, contract.action), contract.rate_hz, f"model {contract.name!r}"
         )
         followed = float(recording.about.get("command_delay_s", 0.0))
         later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
-        timelines = (_Timeline(records, contract, later) for records in recording.by_episode.values())
+        timelines = (_Timeline(records, session, later) for records in recording.by_episode.values())
         stretches = [stretch for timeline in timelines for stretch in timeline.stretches()]
         if not stretches:
             raise SamiError(f"{recording.path} has no {LEAST} observations in a row to learn from; leave it out.")
@@ -102,8 +105,8 @@ def recorded_stretches(
 class _Timeline:
     """One recorded episode on the time line of the policy's periods."""
 
-    def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
-        self.contract = contract
+    def __init__(self, records: Sequence[StepRecord], session: Session, later: float) -> None:
+        self.contract = contract = session.contract
         self.readings: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
             s.name: ([], []) for s in contract.observation
         }
@@ -114,7 +117,9 @@ class _Timeline:
             period += record.passed
             if record.executed is not None:
                 executed[period] = record.executed
-            contexts[period] = record.context
+            with suppress(SignalError):  # of an observation that is older than the model can take
+                if (answer := follow(session, record)) is not None:
+                    contexts[period] = answer.context
             if record.observation is not None:
                 self._add_readings(record.observation.values, record.age, period - later)
         self.periods = period + 1

@@ -205,15 +205,13 @@ def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: P
         for motor in np.flatnonzero(drives):
             gain = float(model.actuator_gainprm[motor, 0])
             stiffness, damping = (-model.actuator_biasprm[motor, 1:3]).tolist()
-            servo = stiffness > 0.0
+            servo, gear = stiffness > 0.0, abs(float(model.actuator_gear[motor, 0]))
             if model.actuator_forcelimited[motor]:
-                effort[at] = min(effort[at], model.actuator_forcerange[motor, 1])
+                effort[at] = min(effort[at], gear * model.actuator_forcerange[motor, 1])
             elif model.actuator_ctrllimited[motor] and not servo:
-                effort[at] = min(
-                    effort[at], abs(gain * model.actuator_gear[motor, 0]) * model.actuator_ctrlrange[motor, 1]
-                )
+                effort[at] = min(effort[at], abs(gain) * gear * model.actuator_ctrlrange[motor, 1])
             if not action.kp and servo:
-                kp[at], kd[at] = stiffness, damping
+                kp[at], kd[at] = gear**2 * stiffness, gear**2 * damping
         if kp[at] <= 0.0:
             missing.append(model.joint(joint).name)
     if missing:

@@ -124,6 +124,23 @@ def test_what_isaac_lab_computes_in_code_that_no_table_has_is_refused_by_name(tm
         adopt(folder, None, tmp_path / "out.onnx")
 
 
+@pytest.mark.parametrize(("action", "observed"), [(True, False), (False, True), (True, True)])
+def test_joints_are_observed_in_the_actions_order_only_where_both_preserve_it(tmp_path, action, observed):
+    """A list with `preserve_order` is in its own order; without it, and for all joints, in the robot's."""
+    order = [JOINTS[i] for i in (0, 2, 1, 3)]
+    listed = "joint_names:\n" + "".join(f"{{0}}- {name}\n" for name in order)
+    env = frameworks.ENV.replace("    joint_names:\n    - .*\n", "    " + listed.format("    "))
+    env = env.replace("    preserve_order: false", f"    preserve_order: {str(action).lower()}")
+    if observed:
+        chosen = "          " + listed.format("          ") + "          preserve_order: true\n"
+        env = env.replace("          joint_names: null\n", chosen)
+    folder = frameworks.isaaclab(tmp_path / "run", env, described=True)
+    described = folder / "params" / "robot_IO_descriptors.yaml"
+    described.write_text(described.read_text().replace(", ".join(JOINTS), ", ".join(order if action else JOINTS)))
+    with pytest.raises(SamiError, match=r"signals\.\w+\.elements \(unknown: .* otherwise than the action"):
+        adopt(folder, None, tmp_path / "out.onnx")
+
+
 def test_an_env_yaml_with_sorted_keys_has_lost_the_order_of_its_terms(tmp_path):
     import yaml
 

@@ -1,10 +1,22 @@
 """What a forward model learns from episodes and from recordings, whatever was late in them, and how good it is."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
-from sami_runtime import FakeAdapter, GapProfile, Limits, ManualClock, Run, SamiError, Session
+from sami_runtime import (
+    FakeAdapter,
+    GapProfile,
+    Limits,
+    ManualClock,
+    Run,
+    SamiError,
+    Session,
+    read_artifact,
+    read_recording,
+)
 from sami_runtime.signals import Signal
 from sami_train.studies.lookahead import fit as fitting
 from sami_train.studies.lookahead.fit import fit
@@ -182,33 +194,43 @@ def require_law(stretches):
 )
 def test_recordings_are_laid_where_observations_were_measured_and_actions_acted(plain, tmp_path, gap, message):
     path = record(tmp_path / "run.mcap", plain, gap, command_delay_s=message)
-    contract = looking.contract_of(3)
-    assert require_law(recorded_stretches([path], contract)) >= 30
+    assert require_law(recorded_stretches([path], read_artifact(looking.write(tmp_path / "ahead.onnx")))) >= 30
 
 
 def test_a_command_delay_that_was_found_out_later_is_taken_into_account(plain, tmp_path):
     path = record(tmp_path / "run.mcap", plain, {"action_latency_s": 2 * PERIOD})
-    contract = looking.contract_of(3)
-    require_law(recorded_stretches([path], contract, 2 * PERIOD))
+    artifact = read_artifact(plain)
+    require_law(recorded_stretches([path], artifact, 2 * PERIOD))
     with pytest.raises(AssertionError):
-        require_law(recorded_stretches([path], contract))
+        require_law(recorded_stretches([path], artifact))
+
+
+def test_contexts_are_those_of_the_model_that_is_fitted_whichever_made_the_recording(plain, tmp_path):
+    path = record(tmp_path / "run.mcap", plain, {}, episodes=1)
+    other = looking.write(tmp_path / "other.onnx", steps=0, context="Neg")
+    recorded = np.stack([step.record.context for step in read_recording(path).steps])
+    for model, sign in ((plain, 1.0), (other, -1.0)):
+        [stretch] = recorded_stretches([path], read_artifact(model))
+        assert np.ptp(stretch.contexts) > 0.0
+        np.testing.assert_array_equal(stretch.contexts, sign * recorded[: len(stretch.contexts)])
 
 
 def test_what_was_not_finite_is_no_observation(plain, tmp_path):
     path = record(tmp_path / "run.mcap", plain, {}, nan_at_reads=[5, 6, 50])
-    stretches = recorded_stretches([path], looking.contract_of(3))
+    stretches = recorded_stretches([path], read_artifact(plain))
     assert len(stretches) > 3
     require_law(stretches)
 
 
 def test_a_recording_of_another_robot_is_refused(plain, tmp_path):
     path = record(tmp_path / "run.mcap", plain, {}, episodes=1)
-    other = looking.contract_of(3).model_copy(update={"rate_hz": 50.0})
-    with pytest.raises(SamiError, match=r"does not fit model 'looking': it was recorded at 25 Hz instead of 50 Hz"):
-        recorded_stretches([path], other)
-    contract = looking.contract_of(3)
-    renamed = contract.action.model_copy(update={"elements": ("other",) * contract.action.size})
-    with pytest.raises(
-        SamiError, match=r"does not fit model 'looking': .* instead of other"
-    ):  # of another order, numbers were mixed up
-        recorded_stretches([path], contract.model_copy(update={"action": renamed}))
+    artifact = read_artifact(looking.write(tmp_path / "ahead.onnx"))
+    action = artifact.contract.action
+    renamed = action.model_copy(update={"elements": ("other",) * action.size})  # of another order, they were mixed up
+    for changes, fault in (
+        ({"rate_hz": 50.0}, "it was recorded at 25 Hz instead of 50 Hz"),
+        ({"action": renamed}, ".* instead of other"),
+    ):
+        other = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update=changes))
+        with pytest.raises(SamiError, match=f"does not fit model 'looking': {fault}"):
+            recorded_stretches([path], other)

@@ -96,6 +96,27 @@ def test_gains_come_from_the_mjcfs_own_servos_where_the_recipe_has_none(tmp_path
             play_env(xml=mjcf(motors), contract=contract)
 
 
+@pytest.mark.parametrize(("torque", "most"), [('forcerange="-2 2"', 1.0), ('ctrlrange="-3 3"', 1.5)])
+def test_a_motor_acts_behind_its_gear(play_env, torque, most):
+    geared = MOTORS.replace('ctrlrange="-9 9"', f'gear="-0.5" {torque}')
+    env = play_env(xml=mjcf(geared))
+    env.reset(seed=0)
+    env.step(np.full(4, 1.4, np.float32))
+    assert np.abs(env.data.qfrc_actuator[env.robot.qvel]).max() == pytest.approx(most)
+
+
+def test_a_servo_is_as_stiff_behind_its_gear_as_in_the_mjcf(tmp_path, play_env):
+    contract = read_artifact(stander(tmp_path, RECIPE.replace("kp = 40.0\nkd = 1.0\n", ""))[1]).contract
+    servos = "".join(f'<position joint="{leg}_joint" kp="5" kv="1" gear="10"/>' for leg in ("RR", "RL", "FR", "FL"))
+    own = mujoco.MjModel.from_xml_string(mjcf(servos))
+    data = mujoco.MjData(own)
+    data.qpos[-4:] = 0.1
+    mujoco.mj_forward(own, data)
+    env = play_env(xml=mjcf(servos), contract=contract)
+    stiffness = -env.model.actuator_biasprm[:, 1]
+    np.testing.assert_allclose(-0.1 * stiffness, data.qfrc_actuator[-4:])
+
+
 def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(play_env):
     env = play_env("start_noise = 0.0")
     env.reset(seed=0)
