@@ -26,7 +26,7 @@ from mujoco import rollout
 from numpy.typing import NDArray
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.mujoco.batch import Rows
+from sami_train.envs.mujoco.batch import TeacherRows
 from sami_train.envs.mujoco.env import MODELS, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
 
@@ -186,7 +186,7 @@ def _cost(sensed: np.ndarray, controls: np.ndarray, joints: np.ndarray) -> np.nd
     return (cost * np.where(np.arange(HORIZON) < HORIZON - 8, 1.0, 2.5)).mean(axis=1)
 
 
-class StandUpBatch(Rows):
+class StandUpBatch(TeacherRows):
     """n robots of `humanoid-standup`, to train a teacher in: coarse physics, starts on the way up, ends at falls.
 
     An episode begins in a class of states, the lower the rarer, until robots that began in the class above are on their

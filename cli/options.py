@@ -46,10 +46,15 @@ class Key(NamedTuple):
     """Smallest allowed value of a number."""
 
 
+def keys_option(text: str, metavar: str = "KEY=VALUE") -> Any:
+    """Return the option `--set` with this help."""
+    return typer.Option("--set", metavar=metavar, help=text)
+
+
 def set_option(keys: Mapping[str, Key]) -> Any:
     """Return the option `--set`, with the keys in its help."""
     listed = "; ".join(f"{name}: {key.help}" for name, key in keys.items())
-    return typer.Option("--set", metavar="KEY=VALUE", help=f"May be given often. {listed}.")
+    return keys_option(f"May be given often. {listed}.")
 
 
 def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str, Any]:

@@ -369,9 +369,8 @@ class Run:
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate)
-            for part in (self.shadow, self._settings.sequence):
-                if part is not None:
-                    part.require_fit(session.contract)
+            for part in filter(None, (self.shadow, self._settings.sequence)):
+                part.require_fit(session.contract)
             _warn_of_narrower(session.contract, self.gate.limits, self.adapter)
             _warn_of_missing(session.contract, None, None, self.gate.guards, guards_only=True)
             return self._handover.give(session, driving, when == "now", timeout_s)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 class Settings(BaseModel):
     """A table of settings; rejects unknown keys, values of another type, and values out of range."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _whole(value: Any) -> Any:
@@ -31,9 +31,9 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Natural = Annotated[Whole, Field(ge=0, description="be at least 0")]
 Count = Annotated[Whole, Field(ge=1, description="be at least 1")]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="be a number greater than 0")]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="be a number of at least 0")]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="lie between 0 and 1")]
+Positive = Annotated[float, Field(gt=0, description="be a number greater than 0")]
+NotNegative = Annotated[float, Field(ge=0, description="be a number of at least 0")]
+Share = Annotated[float, Field(ge=0, le=1, description="lie between 0 and 1")]
 
 # TOML and JSON have lists, which a strict tuple would reject.
 Numbers = Annotated[tuple[int, ...], Field(strict=False)]

@@ -26,7 +26,8 @@ TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tens
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
     *("errors", "signals", "distribution", "clock", "factories", "files", "user_code", "model", "session"),
-    *("child", "adapters", "gap", "checks.verify", "recording.reader", "adoption.recipe", "robots.kit"),
+    *("child", "adapters", "gap", "checks.verify", "recording.reader", "recording.replay"),
+    *("adoption.recipe", "robots.kit"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
 and recordings, which it learns from."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..options import JSON, run_values
+from ..options import JSON, keys_option, run_values
 from ..output import print_text
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ def drive(
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any other key, instead of the file's: model=NEW.onnx, episodes=5, steps=50, "
-            "keys=false (a person's keys), pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all.",
+        keys_option(
+            "Any other key, instead of the file's: model=NEW.onnx, episodes=5, steps=50, "
+            "keys=false (a person's keys), pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all."
         ),
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,

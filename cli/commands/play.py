@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import Model, run_values
+from ..options import Model, keys_option, run_values
 
 
 def play(
@@ -22,11 +22,7 @@ def play(
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any key of a run, as of `sami run`, gap=FILE too; episodes=1 if left out.",
-        ),
+        keys_option("Any key of a run, as of `sami run`, gap=FILE too; episodes=1 if left out."),
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     render: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import ModelEnvironment, OptionalModel, run_values
+from ..options import ModelEnvironment, OptionalModel, keys_option, run_values
 
 
 def run(
@@ -39,12 +39,10 @@ def run(
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any other key of a run, as in a robot.toml: limits (a file), steps, shadow, shadow_tolerance, "
+        keys_option(
+            "Any other key of a run, as in a robot.toml: limits (a file), steps, shadow, shadow_tolerance, "
             "provider, trusted, expect_sha256, watch_model, command_delay_s, priority, lock_memory, keys, pause_s; "
-            "also dry_run and excite. docs/reference/robot-file.md explains them.",
+            "also dry_run and excite. docs/reference/robot-file.md explains them."
         ),
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,

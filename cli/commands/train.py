@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import JSON
+from ..options import JSON, keys_option
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def train(
     ] = "",
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a config key, such as learning.discount=0.9 or device=cuda; --dry-run lists all keys. "
+        keys_option(
+            "Change a config key, such as learning.discount=0.9 or device=cuda; --dry-run lists all keys. "
             "collection.workers=0 collects and learns in one process: slower, but the same seed gives the same "
-            "weights, bit for bit. collection.recordings=FILE,... also learns from recordings of `sami run`.",
+            "weights, bit for bit. collection.recordings=FILE,... also learns from recordings of `sami run`."
         ),
     ] = None,
     resume: Annotated[

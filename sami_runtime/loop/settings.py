@@ -47,8 +47,7 @@ class LoopSettings:
     pilot: Pilot | None = None
     """Input of a person. Commands apply at the policy's ticks; a pause or an end applies at every tick."""
     sequence: Any = None
-    """A `sami_runtime.robots.handover.HandoverSequence`: called with a `RunningEpisode` and the seed, it returns a
-    context manager around the policy's ticks, which resets the adapter."""
+    """Returns a context manager around the policy's ticks, which resets the adapter; see `robots.handover`."""
 
     def __post_init__(self) -> None:
         if self.enforce_timing and self.clock is None:

@@ -465,12 +465,7 @@ class Watch:
         return 1.0 if self._deadline is None else self._deadline.gentle
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
-        """Return the objection of the first rule that objects, without asking the rules after it; None if no rule does.
-
-        Args:
-            observation: What the adapter read.
-            now: The time [s] on the clock that stamps the observations; None if loop and adapter share no clock.
-        """
+        """Return the objection of the first rule that objects; None if no rule does. `now` is None without shared clock."""
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
                 return Objection(reason)

@@ -417,20 +417,23 @@ class ContextSAC(BaseAlgorithm):
             targets: whether to include the target networks; without them, fine-tuning starts them as copies.
         """
         config, policy = self.config, self.policy
+        omitted = () if targets else tuple(TARGETS)
+        if not self.learner.critic_optimizer.state:  # only encoder and mean action of a student have learned
+            omitted = (*TARGETS, "critic.", "actor.log_std", "log_temperature")
         header = WeightsHeader(
             env=config.env,
             method=config.method,
             observation=flat_signals(self.environment or environment(config.env)),
             actions=policy.action_size,
             network=config.network.model_dump(mode="json"),
-            temperature=float(policy.log_temperature.detach().exp()),
+            temperature=None if "log_temperature" in omitted else float(policy.log_temperature.detach().exp()),
             steps=self.num_timesteps,
             model=model,
         )
         tensors = {
             name: tensor.detach().cpu().numpy()
             for name, tensor in policy.state_dict().items()
-            if targets or name.split(".")[0] not in TARGETS
+            if not name.startswith(omitted)
         }
         return Weights(header, tensors)
 

@@ -97,11 +97,11 @@ class LearningConfig(Settings):
     """Fraction of the run after which all learning rates fall linearly; with 1 they never fall."""
     decay_to: Share = 0.1
     """Learning rates at the end of the run, as a fraction of their initial values."""
-    encoder_clip: float
+    encoder_clip: NotNegative
     """Largest norm of the encoder's gradient; 0 does not clip."""
-    critic_target_rate: Positive
+    critic_target_rate: Share
     """Soft-update rate of the target critics."""
-    momentum_rate: Positive
+    momentum_rate: Share
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
     aux_dynamics: NotNegative = 0.0
     """Weight of a loss that makes the context identify the task: a linear regression from the context to the training
@@ -111,7 +111,7 @@ class LearningConfig(Settings):
     target_entropy: float
     """Target entropy of SAC's temperature [nats]; presets set it by the size of the action."""
     initial_temperature: Positive
-    minimum_temperature: float
+    minimum_temperature: NotNegative
     batch_episodes: Count
     """Episodes (or windows of episodes) that one update runs through the encoder."""
     batch_transitions: Natural
@@ -387,7 +387,7 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
     valid = ""
     for name in names:
         field = kind.model_fields[name]
-        kind, value, valid = field.annotation, value[name], field.description
+        kind, value, valid = field.annotation, value[name], field.description or "be a finite number"
     if problem["type"] == "literal_error":
         return UnknownName(key, str(value), get_args(kind))
     if hasattr(kind, "model_fields"):

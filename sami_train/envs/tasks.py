@@ -17,6 +17,8 @@ from sami_train import seeds
 
 Task = Mapping[str, Any]
 """Values by environmental feature, e.g. ``{"mass": 1.5, "crippled": [3]}``: numbers, and lists of parts."""
+Tasks = str | Task | Sequence[Task]
+"""A set of tasks by its name, one task, or several."""
 
 
 class TaskError(SamiError):
@@ -159,7 +161,7 @@ class TaskSpace:
             raise TaskError(f"task {values} lacks {', '.join(missing)}; a task needs a value of each.")
         return {feature.name: feature.of(task) for feature in self.features}
 
-    def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
+    def resolve(self, tasks: Tasks) -> tuple[Task, ...]:
         """Return the checked tasks of a set's name, one task, or several.
 
         Raises:

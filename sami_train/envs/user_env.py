@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +12,7 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.plain import bare
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.tasks import Task, Tasks, draw
 
 
 class UserEnv(gym.Env[Any, np.ndarray]):
@@ -30,9 +29,7 @@ class UserEnv(gym.Env[Any, np.ndarray]):
 
     metadata = {"render_modes": ["human", "rgb_array"]}  # noqa: RUF012 (to ask for; an instance has the user's own)
 
-    def __init__(
-        self, spec: EnvironmentSpec, tasks: str | Task | Sequence[Task] = "training", render_mode: str | None = None
-    ) -> None:
+    def __init__(self, spec: EnvironmentSpec, tasks: Tasks = "training", render_mode: str | None = None) -> None:
         assert spec.plain is not None, spec.name
         self.environment, self.plain, self.space = spec, spec.plain, spec.tasks
         resolved = self.space.resolve(tasks)

@@ -151,6 +151,8 @@ def resume(
             f"{out} was trained in the engine {original}, but {config.env} runs in {engine} here; resume it where "
             f"{original} is installed, or train again with a new --out."
         )
+    if "teacher" in run.facts():
+        raise RunError(f"{out} is a student; continue it by sami distil, or begin a new run with --init {out}.")
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)

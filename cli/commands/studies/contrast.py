@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...measuring import bars
-from ...options import JSON, OwnEnvironment
+from ...options import JSON, OwnEnvironment, keys_option
 from ...output import plain_table, print_table, print_text
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ def contrast(
     ] = "return",
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change the run's contrast, e.g. contrast.trajectories=256. losses: most losses of a contrast (4000); "
-            "it ends once it converged.",
+        keys_option(
+            "Change the run's contrast, e.g. contrast.trajectories=256. losses: most losses of a contrast (4000); "
+            "it ends once it converged."
         ),
     ] = None,
     env: OwnEnvironment = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
-from ...options import JSON
+from ...options import JSON, keys_option
 from ...output import plain_table, print_text, text_console
 
 if TYPE_CHECKING:
@@ -44,10 +44,9 @@ def sweep(
     steps: Annotated[str | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
+        keys_option(
+            "Values of a config key, e.g. contrast.coefficient=0,1, or preset=fast-cpu,paper, or device=cuda.",
             metavar="KEY=VALUES",
-            help="Values of a config key, e.g. contrast.coefficient=0,1, or preset=fast-cpu,paper, or device=cuda.",
         ),
     ] = None,
     episodes: Annotated[

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
@@ -252,15 +253,10 @@ class _Run:
     def _put_offset(self, draft: Draft, name: str, entry: Document, function: str) -> None:
         """Put the offset of joint signals and the bounds of a command; a choice of joints makes elements unknown."""
         asset = entry.get("params.asset_cfg")
-        chosen, moved = (
-            (part.get("joint_names"), bool(part.get("preserve_order")))
-            if isinstance(part, Mapping | Document)
-            else (None, False)
-            for part in (asset, self.action)
-        )
+        observed, commanded = _joint_order(asset if isinstance(asset, Mapping) else None), _joint_order(self.action)
         every = (None, [".*"], ".*")
-        reordered = function.startswith("joint_") and moved[1] and moved[0] not in every
-        if chosen != moved and (chosen[0] not in every or reordered):
+        is_reordered = function.startswith("joint_") and commanded[1] and commanded[0] not in every
+        if observed != commanded and (observed[0] not in every or is_reordered):
             where = entry.source("params.asset_cfg").where
             draft.unknown(f"signals.{name}.elements", f"{where} chooses joints otherwise than the action")
         if function in ("joint_pos_rel", "joint_vel_rel"):
@@ -282,3 +278,8 @@ def _kind(function: str, env: Document, entry: Document) -> str | None:
         command = str(env.get(f"commands.{entry.get('params.command_name')}.class_type"))
         return "command" if "VelocityCommand" in command else None
     return OBSERVATIONS.get(name)
+
+
+def _joint_order(part: Mapping[str, Any] | Document | None) -> tuple[Any, bool]:
+    """Return what names the joints of an action or an observation, and whether their order is that of the names."""
+    return (part.get("joint_names"), bool(part.get("preserve_order"))) if part else (None, False)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_train.envs.go2.entry import GO2
 from sami_train.envs.go2.robot import FRAME_SKIP, UNSTABLE, Go2Robot, Physics, Walks
-from sami_train.envs.mujoco.batch import Rows
-from sami_train.envs.tasks import Task
+from sami_train.envs.mujoco.batch import TeacherRows
+from sami_train.envs.tasks import Task, Tasks
 
 PUSH = np.array([0.6, 0.6, 0.2, 0.5, 0.5, 0.5])
 """Largest change by a push of the trunk's velocity [m/s] and angular velocity [rad/s]."""
 
 
-class Go2Batch(Rows):
+class Go2Batch(TeacherRows):
     """n Go2s in n tasks.
 
     With the same seed and actions, a row and `Go2Env` go through the same episode, bit for bit.
@@ -36,11 +34,7 @@ class Go2Batch(Rows):
     """
 
     def __init__(
-        self,
-        rows: int,
-        tasks: str | Task | Sequence[Task] = "training",
-        episode_steps: int | None = None,
-        threads: int = 0,
+        self, rows: int, tasks: Tasks = "training", episode_steps: int | None = None, threads: int = 0
     ) -> None:
         self.robot = robot = Go2Robot()
         steps = episode_steps or GO2.episode_steps

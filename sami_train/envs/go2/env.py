@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -11,7 +10,7 @@ import numpy as np
 from sami_train.envs.go2.entry import GO2, MOTORS
 from sami_train.envs.go2.robot import FRAME_SKIP, UNSTABLE, Go2Robot, Physics, Walks
 from sami_train.envs.mujoco.task_env import TaskEnv
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 
 class Go2Env(TaskEnv):
@@ -27,10 +26,7 @@ class Go2Env(TaskEnv):
     """
 
     def __init__(
-        self,
-        tasks: str | Task | Sequence[Task] = "training",
-        render_mode: str | None = None,
-        render_size: tuple[int, int] = (480, 360),
+        self, tasks: Tasks = "training", render_mode: str | None = None, render_size: tuple[int, int] = (480, 360)
     ) -> None:
         self.robot = robot = Go2Robot()
         sizes, self._colours = (GO2.layout.size, len(MOTORS)), robot.model.geom_rgba.copy()

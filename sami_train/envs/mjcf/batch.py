@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import mujoco
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from sami_train.envs.mjcf.episodes import Episodes
 from sami_train.envs.mjcf.robot import MjcfRobot
-from sami_train.envs.mujoco.batch import Rows
-from sami_train.envs.tasks import Task
+from sami_train.envs.mujoco.batch import TeacherRows
+from sami_train.envs.tasks import Task, Tasks
 
 _FORWARD = int(mujoco.mjtStage.mjSTAGE_ACC)
 
 
-class MjcfBatch(Rows):
+class MjcfBatch(TeacherRows):
     """n copies of a robot, each in its own task.
 
     With the same seed and actions, a row and `MjcfEnv` go through the same episode, bit for bit. Other arguments than
@@ -28,12 +28,7 @@ class MjcfBatch(Rows):
     """
 
     def __init__(
-        self,
-        path: str,
-        rows: int,
-        tasks: str | Task | Sequence[Task] = "training",
-        episode_steps: int | None = None,
-        threads: int = 0,
+        self, path: str, rows: int, tasks: Tasks = "training", episode_steps: int | None = None, threads: int = 0
     ) -> None:
         self.robot = robot = MjcfRobot(Path(path))
         steps, whole = episode_steps or robot.described.episode_steps, robot.reward_function is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from sami_train.envs.layout import PRIVILEGED
 from sami_train.envs.mjcf.episodes import Episodes, SingleSimulation
 from sami_train.envs.mjcf.robot import MjcfRobot
 from sami_train.envs.mujoco.task_env import TaskEnv
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 if TYPE_CHECKING:
     from sami_train.envs.spec import EnvironmentSpec
@@ -34,7 +33,7 @@ class MjcfEnv(TaskEnv):
     def __init__(
         self,
         path: str,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:

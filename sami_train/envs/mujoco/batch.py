@@ -19,7 +19,7 @@ from sami_train.envs.mujoco.bodies import RobotStep
 from sami_train.envs.mujoco.env import STRONGEST, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.mujoco.task_env import LARGEST, NO_RESET, blown_up
-from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.envs.tasks import Task, Tasks, TaskSpace, draw
 from sami_train.machine import usable_cores
 
 _SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
@@ -47,7 +47,7 @@ class Rows:
         model: mujoco.MjModel,
         rows: int,
         space: TaskSpace,
-        tasks: str | Task | Sequence[Task],
+        tasks: Tasks,
         episode_steps: int,
         threads: int,
         dynamics: Callable[[Task], Mapping[str, np.ndarray]],
@@ -128,12 +128,9 @@ class Rows:
             self._start(ids, [self._rngs[i] for i in ids])
         return self.observations()[ids]
 
-    def command(self, actions: np.ndarray) -> np.ndarray:
-        """Return the environment's actions (n, A) for a teacher's; the same, unless a subclass converts them."""
-        return actions
-
-    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
-        """Push the robots of some rows; does nothing unless a subclass, such as `Go2Batch`, implements it."""
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
+        """Step all rows by actions (n, A); return observations (n, D) float32 and rewards (n,)."""
 
     @abstractmethod
     def observations(self) -> np.ndarray:
@@ -157,6 +154,21 @@ class Rows:
         self.unstable = unstable | blown_up(self._qpos, self._qvel, fastest)
         if self.unstable.any():
             self._batch.reset(np.flatnonzero(self.unstable))
+
+
+class TeacherRows(Rows):
+    """Rows in which a teacher can learn."""
+
+    @abstractmethod
+    def privileged(self) -> np.ndarray:
+        """Return the privileged information that only a teacher reads, (n, P) float32."""
+
+    def command(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions (n, A) for a teacher's; the same, unless a subclass converts them."""
+        return actions
+
+    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
+        """Push the robots of some rows; does nothing unless a subclass, such as `Go2Batch`, implements it."""
 
 
 class MujocoBatch(Rows):
@@ -184,7 +196,7 @@ class MujocoBatch(Rows):
         self,
         name: str,
         rows: int,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         episode_steps: int | None = None,
         threads: int = 0,
         **options: Any,
@@ -254,7 +266,7 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
         self,
         name: str,
         num_envs: int = 1,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         max_episode_steps: int | None = None,
         threads: int = 0,
         render_mode: str | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import Array, RobotStep
 from sami_train.envs.mujoco.table import Row, find_row
 from sami_train.envs.mujoco.task_env import TaskEnv
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 """Gymnasium's models: those of the reference code without `coordinate="global"`, which MuJoCo no longer supports."""
@@ -135,7 +135,7 @@ class MujocoSkillEnv(TaskEnv):
     def __init__(
         self,
         name: str,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
         **options: Any,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
-from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.envs.tasks import Task, Tasks, TaskSpace, draw
 
 NO_RESET = int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 """Flag of a model whose simulations stay as they are when they blow up: MuJoCo's own reset would hide it."""
@@ -49,7 +48,7 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self,
         model: mujoco.MjModel,
         space: TaskSpace,
-        tasks: str | Task | Sequence[Task],
+        tasks: Tasks,
         sizes: tuple[int, int],
         rate_hz: float,
         render_mode: str | None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +17,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.panda.quiet import quiet_c_output
 from sami_train.envs.panda.skill import skill_of
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.tasks import Task, Tasks, draw
 
 with quiet_c_output():
     import pybullet
@@ -68,7 +67,7 @@ class PandaSkillEnv(RobotTaskEnv):
 
     def __init__(
         self,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         reward: str = "sparse",
         end_on_fall: bool = False,
         render_mode: str | None = None,

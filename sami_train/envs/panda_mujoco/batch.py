@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +13,7 @@ from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
 from sami_train.envs.panda_mujoco.world import GOAL, World
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Tasks
 
 
 class PandaMujocoBatch(Rows):
@@ -37,11 +36,7 @@ class PandaMujocoBatch(Rows):
     """
 
     def __init__(
-        self,
-        rows: int,
-        tasks: str | Task | Sequence[Task] = "training",
-        episode_steps: int | None = None,
-        threads: int = 0,
+        self, rows: int, tasks: Tasks = "training", episode_steps: int | None = None, threads: int = 0
     ) -> None:
         self.world = world = World()
         steps = episode_steps or PANDA.episode_steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +10,7 @@ import numpy as np
 from sami_runtime.errors import AdapterError
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.env import PandaMujocoEnv
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 try:
     from sami_train.envs.panda.env import PandaSkillEnv
@@ -39,7 +38,7 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
 
     metadata = PandaMujocoEnv.metadata
 
-    def __init__(self, tasks: str | Task | Sequence[Task] = "training", **arguments: Any) -> None:
+    def __init__(self, tasks: Tasks = "training", **arguments: Any) -> None:
         self.tasks = PANDA_TASKS.resolve(tasks)
         self.engines: dict[str, PandaSkillEnv | PandaMujocoEnv] = {
             "pybullet": PandaSkillEnv(tasks, **arguments),

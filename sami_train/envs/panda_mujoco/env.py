@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +14,7 @@ from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
 from sami_train.envs.panda_mujoco.world import GOAL, World
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 
 class PandaMujocoEnv(TaskEnv):
@@ -37,7 +36,7 @@ class PandaMujocoEnv(TaskEnv):
 
     def __init__(
         self,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         reward: str = "sparse",
         end_on_fall: bool = False,
         render_mode: str | None = None,

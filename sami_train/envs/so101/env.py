@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sami_train.envs.mjcf.model import Dynamics
 from sami_train.envs.mujoco.task_env import TaskEnv
 from sami_train.envs.so101.entry import MOTORS, SO101
 from sami_train.envs.so101.kinematics import HOME, STEP
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, Tasks
 
 SUBSTEPS = 10
 """Simulation steps of 1/300 s per action."""
@@ -42,10 +41,7 @@ class SO101Env(TaskEnv):
     """
 
     def __init__(
-        self,
-        tasks: str | Task | Sequence[Task] = "training",
-        render_mode: str | None = None,
-        render_size: tuple[int, int] = (480, 360),
+        self, tasks: Tasks = "training", render_mode: str | None = None, render_size: tuple[int, int] = (480, 360)
     ) -> None:
         model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("so101.xml")))
         sizes = (SO101.layout.size, len(MOTORS))

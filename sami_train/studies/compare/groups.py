@@ -59,7 +59,8 @@ class EvaluatedRun:
     @property
     def updates(self) -> int | None:
         """Gradient steps of the evaluated agent; None if the run recorded none, or only those of another agent."""
-        return self.facts.get("updates") if self.facts.get("steps") == self.steps else None
+        draws = self.facts.get("updates") if self.facts.get("steps") == self.steps else None
+        return draws and draws * self.config.get("learning.steps_per_draw", 1)
 
     @property
     def commit(self) -> str:

@@ -27,7 +27,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, side_by_side
 from sami_train.export.atlas import CONFIDENCE
-from sami_train.export.training_ranges import known_tasks
+from sami_train.export.training_ranges import MeasuredGap, known_gap, known_tasks
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 
 LEVEL = 0.9
@@ -67,6 +67,8 @@ def measure_recoveries(
 ) -> Recoveries:
     """Run episodes with a change and as many without; episodes that end before their change do not count.
 
+    They have the sim-to-real profile that the policy was trained with, as the episodes of its atlas have.
+
     Args:
         model: the model file.
         spec: the environment.
@@ -82,15 +84,15 @@ def measure_recoveries(
         raise SamiError("the policy learned from one task, so that its dynamics have nothing to change to.")
     rng, rows = np.random.default_rng(seed), side_by_side(episodes)
     with closing(ChangedEpisodes(model, spec, rows)) as runner:
-        contract = runner.contract
+        contract, trained_gap = runner.contract, known_gap(runner.contract.training)
         first, last = _steps(runner, contract, tasks, seed + 10_000_000)
         countdowns: list[float | None] = []
         unchanged: list[float | None] = []
         for start in range(seed, seed + 2 * episodes, 2 * rows):
-            changes = [_draw(tasks, False, first, last, rng) for _ in range(rows)]
+            changes = [_draw(tasks, trained_gap, False, first, last, rng) for _ in range(rows)]
             for episode in runner.round(range(start, start + rows), changes, Variant.LIVE):
                 unchanged.append(longest_countdown(contract, episode)[0])
-            changes = [_draw(tasks, True, first, last, rng) for _ in range(rows)]
+            changes = [_draw(tasks, trained_gap, True, first, last, rng) for _ in range(rows)]
             results = runner.round(range(start + rows, start + 2 * rows), changes, Variant.LIVE)
             for episode, change in zip(results, changes, strict=True):
                 if len(episode.actions) > change.step:
@@ -161,9 +163,13 @@ def measure_recovery(model: Path, spec: EnvironmentSpec, episodes: int, on_round
     return certify(recoveries, measured)
 
 
-def _draw(tasks: Sequence[Task], changes: bool, first: int, last: int, rng: np.random.Generator) -> DynamicsChange:
+def _draw(
+    tasks: Sequence[Task], trained_gap: MeasuredGap, changes: bool, first: int, last: int, rng: np.random.Generator
+) -> DynamicsChange:
     before, after = rng.choice(len(tasks), 2, replace=False)
-    return DynamicsChange(tasks[before], tasks[after if changes else before], int(rng.integers(first, last + 1)))
+    step = int(rng.integers(first, last + 1))
+    gaps = (trained_gap.gap, trained_gap.gap) if trained_gap.gap and rng.random() >= trained_gap.clean_share else None
+    return DynamicsChange(tasks[before], tasks[after if changes else before], step, gaps)
 
 
 def _steps(runner: ChangedEpisodes, contract: Contract, tasks: Sequence[Task], seed: int) -> tuple[int, int]:

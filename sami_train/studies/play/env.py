@@ -23,7 +23,7 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.mujoco.task_env import NO_RESET, blown_up
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature, Task, TaskSpace, draw
+from sami_train.envs.tasks import Feature, Tasks, TaskSpace, draw
 from sami_train.studies.play.quantities import RobotState, readings_of
 from sami_train.studies.play.robot import PlayedRobot, SceneFile
 
@@ -67,7 +67,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     def __init__(
         self,
         setup: AdoptedRobot,
-        tasks: str | Task | Sequence[Task] = "training",
+        tasks: Tasks = "training",
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:

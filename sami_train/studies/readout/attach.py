@@ -20,7 +20,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import usual_window
 from sami_train.export.model_file import compose_verified, declare, without_part
-from sami_train.export.training_ranges import collect_contexts
+from sami_train.export.training_ranges import collect_contexts, known_gap
 from sami_train.studies.readout.fit import (
     FittedReadout,
     Readout,
@@ -54,7 +54,8 @@ def measure_probe(
         )
     features = varying(spec.tasks)
     tasks = unseen_tasks(spec.tasks, episodes, SEED)
-    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(artifact, spec, tasks, 1, SEED, on_round)]
+    collected = collect_contexts(artifact, spec, tasks, 1, SEED, on_round, known_gap(artifact.contract.training))
+    contexts = [contexts_of_task for (contexts_of_task,) in collected]
     atlas = artifact.contract.atlas
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 

@@ -30,13 +30,14 @@ from sami_train.config.methods import METHODS
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
+from sami_train.envs.mujoco.batch import TeacherRows
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.progress import MetricsFile
 from sami_train.runs.train import load_agent, make_env
 from sami_train.studies.teacher.policy import Inputs
 from sami_train.studies.teacher.teacher import Teacher, load_teacher
-from sami_train.studies.teacher.vector import TrainingBatch, push_at_random, training_batch
+from sami_train.studies.teacher.vector import push_at_random, training_batch
 
 CHUNK = 25
 """Steps of backpropagation through time; after each chunk, rows whose episode is over start a new one."""
@@ -154,6 +155,7 @@ def distil(
                     if on_chunk is not None:
                         on_chunk({"step": agent.num_timesteps, "time/seconds": seconds, **losses})
         run.update(seconds=time.perf_counter() - start_time, steps=agent.num_timesteps, updates=agent._n_updates)
+        agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates  # none are due
         run.finish(agent)
         run.update(state="finished" if agent.num_timesteps >= steps else "stopped")
     return agent
@@ -178,7 +180,7 @@ def _require_same_student(run: RunFolder, config: TrainConfig, teachers: dict[st
 class _Lesson:
     """A student that acts and learns, chunk by chunk."""
 
-    def __init__(self, agent: ContextSAC, teacher: Teacher, batch: TrainingBatch, seed: int) -> None:
+    def __init__(self, agent: ContextSAC, teacher: Teacher, batch: TeacherRows, seed: int) -> None:
         self.policy: ContextPolicy = agent.policy
         self.teacher, self.batch, self.rng = teacher, batch, np.random.default_rng(seed)
         inputs = teacher.policy.features_extractor
@@ -200,7 +202,7 @@ class _Lesson:
         chunk = self._act(progress)
         self.chunks.append(chunk)
         if progress < 0.5:
-            self.policy.features.update(chunk.observations.flatten(0, 1).numpy())
+            self.policy.features.update(chunk.observations[chunk.counts > 0.0].numpy())
         rate = RATES[0] * (RATES[1] / RATES[0]) ** progress
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -219,7 +221,7 @@ class _Lesson:
             steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, weight, hidden)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
-            acted = np.where(self.teacher_acts[:, None], label, action.numpy())
+            acted = np.where(self.teacher_acts[:, None] & (progress < TEACHER_SHARE), label, action.numpy())
             noise = self.deviations[:, None] * self.rng.standard_normal(acted.shape, np.float32)
             self.previous = np.clip(acted + noise, -1.0, 1.0)
             push_at_random(self.batch, self.rng)

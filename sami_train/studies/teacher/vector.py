@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,7 +10,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.make import Batch, make_batch
+from sami_train.envs.make import make_batch
+from sami_train.envs.mujoco.batch import TeacherRows
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task
 
@@ -22,40 +22,6 @@ REWARD_SCALE = 0.05
 LARGEST_ACTION = 1.0 / ACTION_SCALE
 PUSH_EVERY = 200
 """Mean number of steps between two pushes of a robot, if it can be pushed."""
-
-
-class TrainingBatch(Batch, Protocol):
-    """A batch whose rows can be reset one by one, and that provides privileged information."""
-
-    steps: np.ndarray
-    """Steps of each row's episode so far, (n,)."""
-
-    current_tasks: list[Task]
-    """The task of each row."""
-
-    @property
-    def truncated(self) -> np.ndarray:
-        """Rows whose episode reached its time limit, bool (n,)."""
-
-    def reset(
-        self,
-        seeds: Sequence[int | None] | None = None,
-        tasks: Sequence[Task | None] | None = None,
-        rows: Sequence[int] | np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Start episodes in these rows; None draws tasks, and continues each row's random generator."""
-
-    def observations(self) -> np.ndarray:
-        """Return the present observations, (n, D)."""
-
-    def privileged(self) -> np.ndarray:
-        """Return the privileged information, (n, P)."""
-
-    def command(self, actions: np.ndarray) -> np.ndarray:
-        """Return the environment's actions (n, A) for a teacher's, whose actions may be e.g. targets of joints."""
-
-    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
-        """Push the robots of some rows, if they can be pushed over."""
 
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
@@ -70,20 +36,21 @@ def nominal_task(spec: EnvironmentSpec) -> Task:
     return spec.tasks.check({name: first[name] for name in bare})
 
 
-def push_at_random(batch: TrainingBatch, rng: np.random.Generator) -> None:
+def push_at_random(batch: TeacherRows, rng: np.random.Generator) -> None:
     """Push each robot of a batch with probability 1 / `PUSH_EVERY`: recovery makes policies robust to new dynamics."""
     batch.push(np.flatnonzero(rng.random(batch.rows) < 1.0 / PUSH_EVERY), rng)
 
 
-def training_batch(spec: EnvironmentSpec, rows: int) -> TrainingBatch:
+def training_batch(spec: EnvironmentSpec, rows: int) -> TeacherRows:
     """Create a batch to train a teacher in; raise SamiError if the environment has no batch."""
     batch = make_batch(spec, rows, threads=0) if spec.batch_entry_point else None
-    if batch is None or not hasattr(batch, "privileged"):
+    if not isinstance(batch, TeacherRows):
         raise SamiError(
-            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 and "
-            "robots of TOML files have one. Give its spec a batch_entry_point: sami_train/studies/teacher/vector.py."
+            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 and robots "
+            "of TOML files have one. Give its spec the batch_entry_point of a TeacherRows: "
+            "sami_train/envs/mujoco/batch.py."
         )
-    return cast(TrainingBatch, batch)
+    return batch
 
 
 class BatchVecEnv(VecEnv):
@@ -95,7 +62,7 @@ class BatchVecEnv(VecEnv):
         seed: seed of the first row's first episode; each next row has the next integer.
     """
 
-    def __init__(self, batch: TrainingBatch, spec: EnvironmentSpec, seed: int) -> None:
+    def __init__(self, batch: TeacherRows, spec: EnvironmentSpec, seed: int) -> None:
         self.share = 1.0
         """Fraction of new episodes in a training task; the others are in the nominal task."""
         self._nominal, self._rng = nominal_task(spec), np.random.default_rng(seed)

@@ -194,6 +194,10 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
     [
         ({"learning.discount": "high"}, "learning.discount is 'high'; it must be of type float"),
         ({"learning.bf16": 1}, "learning.bf16 is 1; it must be of type bool"),
+        ({"learning.target_entropy": float("nan")}, "learning.target_entropy is nan; it must be"),
+        ({"learning.reward_offset": float("inf")}, "learning.reward_offset is inf; it must be"),
+        ({"learning.critic_rate": float("inf")}, "learning.critic_rate is inf; it must be"),
+        ({"learning.momentum_rate": 2.5}, "learning.momentum_rate is 2.5; it must lie between 0 and 1"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"steps": 1.5}, "steps is 1.5; it must be of type int"),
         ({"learning.hindsight": 1.5}, "learning.hindsight is 1.5; it must lie between 0 and 1"),

@@ -15,6 +15,7 @@ from sami_train.episodes.exploration import Exploration, _Explorer
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
+from tests.making.learned import learned
 from tests.sami_train.episodes.test_buffer import make_episode
 
 TINY = {
@@ -116,7 +117,7 @@ def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew
         return train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu"), config
 
     before, _ = agent(TINY, count)
-    write_weights(path, before.weights())
+    write_weights(path, learned(before).weights())
     after, config = agent(FINE | {"init.source": str(path)}, 3)
     train.start_from(after, config)
     rng = torch.Generator().manual_seed(0)

@@ -132,8 +132,8 @@ def test_joints_are_observed_in_the_actions_order_only_where_both_preserve_it(tm
     env = frameworks.ENV.replace("    joint_names:\n    - .*\n", "    " + listed.format("    "))
     env = env.replace("    preserve_order: false", f"    preserve_order: {str(action).lower()}")
     if observed:
-        chosen = "          " + listed.format("          ") + "          preserve_order: true\n"
-        env = env.replace("          joint_names: null\n", chosen)
+        listed = "          " + listed.format("          ") + "          preserve_order: true\n"
+        env = env.replace("          joint_names: null\n", listed)
     folder = frameworks.isaaclab(tmp_path / "run", env, described=True)
     described = folder / "params" / "robot_IO_descriptors.yaml"
     described.write_text(described.read_text().replace(", ".join(JOINTS), ", ".join(order if action else JOINTS)))

@@ -118,8 +118,8 @@ def test_an_arm_that_may_not_move_home_is_judged_by_where_it_is_now(now_at, mess
             yield ArmState(ArmPhase.IDLE, link.now(), at, np.zeros(7), False, 1.0, 0, 0, 0.0)
 
     class Arm:
-        kept = states()
-        state = property(lambda arm: next(arm.kept))
+        reports = states()
+        state = property(lambda arm: next(arm.reports))
 
     robot = object.__new__(adapters.FrankaAdapter)
     document = {**read_document(ARM, "settings"), "move_home": False}

@@ -152,6 +152,8 @@ def test_the_page_of_the_contrast_has_what_the_crippled_hopper_shows_and_how_far
     paper = [reported("crippled-hopper", title, "extreme").mean for title in titles]
     studies = "half-cheetah-400k:*-satesac-0", "models:half-cheetah-satesac"
     short, shipped = (read_runs([ROOT / "results" / study])[0].updates for study in studies)
+    card = (ROOT / "models" / "half-cheetah-satesac.md").read_text()
+    assert f"{shipped:,} gradient steps" in card
     page = prose("results/contrast")
     value, low, high = less.difference
     assert f"{paper[0] - paper[1]:,.0f} above TESAC in extreme tasks, six seeds at 400,000 steps" in page

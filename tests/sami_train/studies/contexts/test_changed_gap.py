@@ -38,3 +38,11 @@ def test_the_episode_is_the_same_until_the_delay_begins_and_what_it_costs_shows_
             assert getattr(live[row], name)[:3].tobytes() == getattr(bare[row], name)[:3].tobytes()
         assert live[row].actions[3].tobytes() != bare[row].actions[3].tobytes()
         assert along[row].actions[1].tobytes() != bare[row].actions[1].tobytes()
+
+
+def test_a_model_that_looks_ahead_is_refused_where_a_delay_changes_because_no_age_reaches_it():
+    runner = ChangedEpisodes(MODEL.with_name("panda-satesac-ahead.onnx"), PANDA, 2)
+    runner.round((3, 6), DynamicsChange.parse("mass=1:10,friction=0.1@4", PANDA.tasks, 50), Variant.LIVE)
+    with pytest.raises(SamiError, match="'panda-satesac-ahead' looks ahead, but gets no ages here"):
+        runner.round((3, 6), DynamicsChange.parse(TEXT, PANDA.tasks, 50), Variant.LIVE)
+    runner.close()

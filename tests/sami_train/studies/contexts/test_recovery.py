@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_train.export.training_ranges import MeasuredGap
+from sami_train.studies.contexts import recovery
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 from sami_train.studies.contexts.recovery import Recoveries, certify, measure_recoveries
 from tests.sami_train.studies.contexts.test_adaptation import HEAVY, LIGHT, MODEL, PANDA
@@ -32,10 +35,10 @@ def test_changes_that_are_never_over_count_as_longer_than_any_bound():
 
 
 def test_the_bound_rises_until_few_episodes_without_a_change_end_by_it():
-    recovery = certify(recoveries(range(1, 101), [*[None] * 180, *range(100, 120)]), "drawn")
-    assert recovery.false_fallbacks == sum(longest > recovery.steps for longest in range(100, 120)) == 4
-    assert recovery.highest_false_rate <= 0.05
-    assert recovery.steps == 115
+    promise = certify(recoveries(range(1, 101), [*[None] * 180, *range(100, 120)]), "drawn")
+    assert promise.false_fallbacks == sum(longest > promise.steps for longest in range(100, 120)) == 4
+    assert promise.highest_false_rate <= 0.05
+    assert promise.steps == 115
 
 
 def test_too_few_episodes_promise_nothing():
@@ -66,3 +69,11 @@ def test_changes_are_measured_by_the_telemetry_of_the_file_itself():
     assert measured.undetected + len(measured.changed) <= 4  # an episode may be over before its change
     with pytest.raises(SamiError, match="learned from one task"):
         measure_recoveries(MODEL, PANDA, tasks[:1], 4, seed=7)
+
+
+@pytest.mark.parametrize("clean_share", [0.0, 0.4, 1.0])
+def test_changes_are_measured_with_the_profile_of_the_training_in_its_share_of_episodes(clean_share):
+    gap, tasks, rng = GapProfile(latency_s=0.04), [{"mass": 1.0}, {"mass": 2.0}], np.random.default_rng(0)
+    changes = [recovery._draw(tasks, MeasuredGap(gap, clean_share), True, 3, 9, rng) for _ in range(400)]
+    assert all(change.gaps in (None, (gap, gap)) for change in changes)
+    assert np.mean([change.gaps is None for change in changes]) == pytest.approx(clean_share, abs=0.08)

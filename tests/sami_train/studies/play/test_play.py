@@ -108,10 +108,10 @@ def test_a_motor_acts_behind_its_gear(play_env, torque, most):
 def test_a_servo_is_as_stiff_behind_its_gear_as_in_the_mjcf(tmp_path, play_env):
     contract = read_artifact(stander(tmp_path, RECIPE.replace("kp = 40.0\nkd = 1.0\n", ""))[1]).contract
     servos = "".join(f'<position joint="{leg}_joint" kp="5" kv="1" gear="10"/>' for leg in ("RR", "RL", "FR", "FL"))
-    own = mujoco.MjModel.from_xml_string(mjcf(servos))
-    data = mujoco.MjData(own)
+    model = mujoco.MjModel.from_xml_string(mjcf(servos))
+    data = mujoco.MjData(model)
     data.qpos[-4:] = 0.1
-    mujoco.mj_forward(own, data)
+    mujoco.mj_forward(model, data)
     env = play_env(xml=mjcf(servos), contract=contract)
     stiffness = -env.model.actuator_biasprm[:, 1]
     np.testing.assert_allclose(-0.1 * stiffness, data.qfrc_actuator[-4:])

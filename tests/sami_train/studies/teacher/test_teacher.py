@@ -18,8 +18,8 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.envs import ENVIRONMENTS
 from sami_train.export.export_run import export_run
 from sami_train.files import locked
-from sami_train.runs.folder import RunFolder
-from sami_train.runs.train import make_env
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.train import load_agent, make_env, resume
 from sami_train.studies.teacher import student as student_module
 from sami_train.studies.teacher import teacher as teacher_module
 from sami_train.studies.teacher.student import distil
@@ -240,6 +240,14 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, actions[0], atol=1e-5)
     assert len((run.metrics).read_text().splitlines()) == len(errors) == 16
     assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
+    assert load_agent(run).finished
+    weights = agent.weights()
+    untrained = ("critic", "momentum_encoder", "actor.log_std", "log_temperature")
+    assert not [name for name in weights.arrays if name.startswith(untrained)]
+    assert weights.header.temperature is None, "it never learned one"
+    with pytest.raises(RunError, match="is a student; continue it by sami distil"):
+        resume(run.path, steps=2 * steps)
+    assert run.agent.is_file()
 
 
 def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(folder, monkeypatch):
@@ -248,6 +256,10 @@ def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(fo
     agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
     teacher = load_teacher(folder)
     lesson = student_module._Lesson(agent, teacher, training_batch(GO2, 16), 0)
+    chunk = lesson._act(student_module.TEACHER_SHARE)  # as in a run that goes on
+    with torch.no_grad():
+        action, *_ = agent.policy.step(chunk.observations[:, 0], chunk.previous_actions[:, 0], *chunk.state)
+    np.testing.assert_allclose(chunk.previous_actions[:, 1], action, atol=1e-6, err_msg="the teacher acts no more")
     lesson.over[:] = True
     chunk = lesson._act(1.0)
     noisy = torch.from_numpy(lesson.deviations > 0.0)
