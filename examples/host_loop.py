@@ -28,6 +28,8 @@ def stop() -> None:
     """Bring the robot to rest. To replace. Reached from every way out of the loop."""
 
 
+MOST_HELD = 10
+"""Most held ticks in a row. Each repeats the last action, and a displacement or a velocity keeps the robot moving."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # the last two: not on Windows
 """Most of them end the process without stop(), unless it handles them."""
 
@@ -45,8 +47,11 @@ def ignore_signals() -> None:
 
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
-    """Act at the policy's rate for `steps` ticks, and return the numbers of held and of skipped ticks."""
-    period, holds, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, False
+    """Act at the policy's rate for `steps` ticks, and return the numbers of held and of skipped ticks.
+
+    It leaves the program after more than `MOST_HELD` held ticks in a row.
+    """
+    period, holds, in_row, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, 0, False
     session.reset()  # a new episode, from the initial state
     start = time.perf_counter()
     for _ in range(steps):
@@ -60,9 +65,11 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
         now, tick = tick * period, tick + 1
         try:
             action = session.step(read_sensors(session.contract, now), age=0.0).action  # set its age, in periods
-            acted = True
+            in_row, acted = 0, True
         except SignalError:  # NaN or a missing signal: the state has not changed
-            holds += 1
+            holds, in_row = holds + 1, in_row + 1
+            if in_row > MOST_HELD:
+                sys.exit(f"the observations of {in_row} ticks in a row were not valid")
             if not acted:  # no action to repeat yet
                 continue
             action = session.hold().action

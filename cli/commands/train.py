@@ -111,8 +111,9 @@ def train(
 
         agent = start(resolved.config, folder, show=not quiet, reader=recordings_of)
     else:
-        if init is not None or override:
-            raise SamiError("--resume continues a run with its own configuration; leave out --init and --set.")
+        if init or override or method or gap or out or seed or preset != "fast-cpu":
+            options = "--init, --set, --method, --preset, --seed, --gap and --out"
+            raise SamiError(f"--resume continues a run with its own configuration, in its folder; leave out {options}.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 

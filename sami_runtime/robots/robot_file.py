@@ -110,7 +110,7 @@ class RobotFile(RunKeys):
     """MODULE:FACTORY of the robot's adapter."""
     settings: dict[str, Any] | None = None
     """The argument `config` of the adapter's FACTORY: a table, or the path of a file."""
-    watchdog_s: Positive | None = None
+    watchdog_s: Annotated[float, Field(gt=0, le=10)] | None = None
     """Silence of the loop after which another process stops the robot [s]."""
     emergency_stop: str | None = None
     """MODULE:FACTORY of the watchdog's stop function; `emergency_stop` of the adapter's module if left out."""

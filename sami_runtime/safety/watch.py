@@ -465,16 +465,14 @@ class Watch:
         return 1.0 if self._deadline is None else self._deadline.gentle
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
-        """Return the objection of the first rule that objects; None if no rule does. `now` is None without shared clock."""
+        """Return the first objection of a rule, or None; `now` [s] is None if the stamps are of another clock."""
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
                 return Objection(reason)
         of_world = self._world.judge(observation, now)
-        if of_world is None or of_world.then != "stop":  # a context rule that holds must not hide one that stops
-            for context_rule in self._of_context:
-                if (objection := context_rule.judge()) is not None:
-                    return objection
-        return of_world
+        if of_world and of_world.then == "stop":  # no rule of the context, which may hold, may hide it
+            return of_world
+        return next(filter(None, (rule.judge() for rule in self._of_context)), of_world)
 
 
 def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ This module imports no torch, because rollout workers import it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from sami_runtime.errors import SamiError
 from sami_train.envs.layout import PRIVILEGED, flatten
 from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.spec import Reach
@@ -167,16 +169,18 @@ class _Recorder:
 
     def step(self, env: gym.Env, action: np.ndarray) -> bool:
         """Step the environment, and return whether the episode is over."""
-        observation, reward, terminated, truncated, self.info = env.step(action)
+        observation, reward, self.terminated, truncated, self.info = env.step(action)
         self.observations.append(flatten(observation))
+        if (beyond := np.flatnonzero(~np.isfinite(self.observations[-1]))).size or not math.isfinite(reward):
+            numbers = f"reward {reward} and observed numbers {beyond.tolist()} that are"
+            raise SamiError(f"the environment gave {numbers} not finite, which no network learns from. Correct it.")
         if self.true_observations is not None:
             self.true_observations.append(self.true(self.info))
         self.actions.append(action.copy())
         self.rewards.append(float(reward))
-        self.terminated = terminated
         if "skill" in self.info:
             self.skills.add(self.info["skill"])
-        return bool(terminated or truncated)
+        return bool(self.terminated or truncated)
 
     def episode(self) -> Episode:
         return Episode(

@@ -133,6 +133,7 @@ def test_a_file_as_json_and_an_option_that_overrides_it(sami):
         (f"{START}loop_hz = 'fast'", "robot.toml: loop_hz: input should be a valid number, and it is 'fast'."),
         (f"{START}loop_hz = -1", "robot.toml: loop_hz: input should be greater than 0, and it is -1."),
         (f"{START}watchdog_s = nan", "robot.toml: watchdog_s: input should be "),
+        (f"{START}watchdog_s = 120", "robot.toml: watchdog_s: input should be less than or equal to 10"),
         (f"{START}slower = 1.5", "robot.toml: slower: input should be a valid integer, and it is 1.5."),
         (f"{START}expect_sha256 = 'abc'", "robot.toml: expect_sha256: string should match pattern "),
         (f"{START}limits = 3", "robot.toml: limits: "),

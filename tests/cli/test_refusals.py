@@ -57,6 +57,10 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --set method=tesac", "method has its own option; give --method instead of --set method=..."),
         ("train --steps 9 --set steps=8", "steps has its own option; give --steps instead of --set steps=..."),
         ("train --gap modest --set gap=x", "gap has its own option; give --gap instead of --set gap=..."),
+        *[
+            (f"train --resume nothing {option}", "with its own configuration, in its folder; leave out --init, --set,")
+            for option in ("--gap modest", "--method tesac", "--seed 3", "--out other", "--preset paper", "--init RUN")
+        ],
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
         (

@@ -45,6 +45,18 @@ def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
     assert ", 2 held, " in result.stdout
 
 
+def test_the_host_loop_ends_where_a_sensor_stays_dead(tmp_path):
+    """A repeated displacement would move the arm on for ever."""
+    text = (ROOT / "examples" / "host_loop.py").read_text(encoding="utf-8")
+    wave = "np.sin(now + np.arange(s.size))"
+    dead = text.replace(wave, f"({wave} * (1 if now < 3.5 / 25 else np.nan))")
+    dead = dead.replace("    return np.clip", "    print(1)\n    return np.clip")
+    (tmp_path / "dead.py").write_text(dead, encoding="utf-8")
+    result = call(sys.executable, tmp_path / "dead.py", MODEL, "--steps", "50", cwd=tmp_path)
+    assert (result.returncode, result.stdout.split()) == (1, ["1"] * 14), "four actions, repeated ten times"
+    assert result.stderr == "the observations of 11 ticks in a row were not valid\n"
+
+
 def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_path):
     text = (ROOT / "examples" / "host_loop.py").read_text(encoding="utf-8")
     slow = text.replace("    return np.clip(", "    print(f'{time.perf_counter():.4f}')\n    WORK\n    return np.clip(")

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from sami_runtime import read_artifact, shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.recording.format import plain
 from sami_runtime.safety.limits import Limits
@@ -229,6 +230,19 @@ def test_a_limit_in_a_wrong_unit_is_refused_with_a_guess_of_it(make, limits, mes
     with pytest.raises(SamiError) as caught:
         limits.require_fit(in_radians(make))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(workspace={"ee_position.x": [-300, 150]}),
+        Limits(inside={"ee_position.x": [-300, 150]}),
+        Limits(jump={"ee_position.x": 100}),
+    ],
+)
+def test_millimetres_are_refused_where_training_saw_a_tenth_of_a_metre_though_the_bounds_are_10_m(limits):
+    with pytest.raises(SamiError, match=r"must be a mistake: in training it was -0\.\d+ to 0\.\d+, .* In mm\?"):
+        limits.require_fit(read_artifact(shipped_models()["panda-satesac"]).contract)
 
 
 @pytest.mark.parametrize(

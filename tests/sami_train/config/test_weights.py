@@ -60,7 +60,7 @@ def test_each_shipped_model_has_its_weights_beside_it():
         assert weights_file(name) == weights_file(str(path)) == path.with_suffix(".safetensors")
         assert path.with_suffix(".safetensors").stat().st_size < 10e6
         assert weights.header.model == read_artifact(path).graph_sha256
-        if weights.arrays["features.count"] != now["features.count"]:  # of the training itself, not of the graph
+        if name == "go2-student" or "critic.q1.0.weight" in weights.arrays:  # of the training; a graph has no critics
             of_graph = [key for key in now if not key.startswith("features.")]
             assert all(np.allclose(weights.arrays[key], now[key], rtol=1e-4, atol=1e-5) for key in of_graph)
             continue

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
+from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.exploration import Exploration
@@ -59,6 +60,26 @@ def test_an_episode_depends_on_seed_and_number_only(envs, weights):
     again.round([0, 1, 2])
     assert all(same(a, b) for a, b in zip(first, again.round([4, 5, 6]), strict=True))
     assert not same(first[0], rollout(envs, weights, seed=1, **plan).round([4, 5, 6])[0])
+
+
+@pytest.mark.parametrize("where", ["reward", "observation"])
+def test_what_is_not_finite_ends_the_training_at_once(weights, where):
+    """One NaN would spread to all networks, and the run would end as if nothing had happened."""
+
+    class Broken(gym.Wrapper):
+        def step(self, action):
+            observation, reward, *rest = self.env.step(action)
+            observation["observation"][3] = np.nan if where == "observation" else 0.0
+            return observation, np.nan if where == "reward" else reward, *rest
+
+    env = Broken(gym.make("sami/PandaSkill-v0"))
+    fault = {
+        "reward": r"reward nan and observed numbers \[\]",
+        "observation": r"reward -1\.0 and observed numbers \[3\]",
+    }
+    with pytest.raises(SamiError, match=f"the environment gave {fault[where]} that are not finite, .* Correct it"):
+        rollout([env], weights).round([0])
+    env.close()
 
 
 def test_tasks_are_visited_in_turn(envs, weights):
