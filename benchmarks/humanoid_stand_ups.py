@@ -55,8 +55,8 @@ CLASS_STEPS = 10
 """Planned states to begin in are in classes: on the feet, or so many steps more before that. Lying, as in
 `humanoid-standup`, comes before all, and upright with bent knees after all."""
 ENOUGH, NEWEST = 0.5, 0.01
-"""Share of successful episodes of the class above at which a class is drawn as often as it, and the weight of the
-newest episode in that share."""
+"""Share of successful episodes, in each class above, from which on a class is drawn as often as they; and the weight of
+the newest episode in that share."""
 LONGEST_LOW = 100
 """A training episode ends once the torso was below `KNEES` for so many steps in a row: plans rise in 72 at most."""
 UPRIGHT_HEIGHT, DEEPEST_BEND = 1.2, 0.6
@@ -205,10 +205,12 @@ class StandUpBatch(TeacherRows):
         self._angles, self._speeds = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         with np.load(STATES) as states:
             self._starts = states["qpos"].astype(float) - model.qpos0, states["qvel"].astype(float)
-        self._classes = _classes(self._starts[0][:, 2] + model.qpos0[2])
+        self.classes = _classes(self._starts[0][:, 2] + model.qpos0[2])
+        """Indices of planned states by class, the earliest first."""
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
-        self._low, self._success = np.zeros(rows, np.int64), np.ones(len(self._classes) + 2)
-        self._class, self._on_feet = np.full(rows, -1), np.zeros(rows, bool)
+        self._low, self._success = np.zeros(rows, np.int64), np.ones(len(self.classes) + 2)
+        self.beginnings, self._on_feet = np.full(rows, -1), np.zeros(rows, bool)
+        """Where each row began: 0 lying, then a class of planned states, last upright; -1 before the first reset."""
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -282,18 +284,19 @@ class StandUpBatch(TeacherRows):
         ).transpose(2, 0, 1)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        for place, success in zip(self._class[ids], self._on_feet[ids], strict=True):
+        for place, success in zip(self.beginnings[ids], self._on_feet[ids], strict=True):
             if place >= 0:
                 self._success[place] += NEWEST * (success - self._success[place])
-        weights = np.append(np.minimum(1.0, self._success[1:] / ENOUGH), 1.0)
+        least = np.minimum.accumulate(self._success[::-1])[::-1]  # of all that begin at least as high
+        weights = np.append(np.minimum(1.0, least[1:] / ENOUGH), 1.0)
         places, upright = [], len(weights) - 1
         for i, rng in zip(ids, rngs, strict=True):
             qpos, qvel = self.robot.start(rng)
-            self._class[i] = place = rng.choice(len(weights), p=weights / weights.sum())
+            self.beginnings[i] = place = rng.choice(len(weights), p=weights / weights.sum())
             if place == upright:
                 qpos, qvel = self._upright(rng), qvel + 0.2 * rng.standard_normal(qvel.shape)
             elif place > 0:
-                state = rng.choice(self._classes[place - 1])
+                state = rng.choice(self.classes[place - 1])
                 qpos, qvel = qpos + self._starts[0][state], qvel + self._starts[1][state]
             places.append((qpos, qvel))
         self._place(ids, *(np.stack(part) for part in zip(*places, strict=True)))

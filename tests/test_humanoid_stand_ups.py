@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.humanoid_stand_ups import FEET, LYING, StandUpBatch
+from benchmarks.humanoid_stand_ups import FEET, StandUpBatch
 
 ROWS = 200
 
@@ -27,10 +27,41 @@ def test_standing_pays_about_1_lying_almost_nothing_and_kneeling_lies_between(fi
     assert lying.max() < kneeling.mean() < upright.min()
 
 
-def test_an_episode_begins_lying_or_along_a_way_up(first_step):
-    heights, _ = first_step
-    assert LYING < np.mean(heights < 0.2) < 2.5 * LYING
-    assert 0.1 < np.mean(heights > FEET) < 0.4
+def test_episodes_begin_low_only_as_far_as_robots_that_begin_higher_end_on_their_feet():
+    batch = StandUpBatch("humanoid-standup", ROWS)
+    batch.reset(range(ROWS))
+    assert np.bincount(batch.beginnings).min() > 4, "at first, each beginning is as likely"
+    assert 0.1 < np.mean(batch.observations()[:, 0] < 0.2) < 0.3
+    upright = batch.beginnings.max()
+    for ends_well, share in ((False, (0.9, 1.0)), (True, (0.4, 0.8))):
+        for _ in range(30):
+            batch._on_feet[:] = ends_well & (batch.beginnings == upright)
+            batch.reset()
+        low, high = share
+        assert low <= np.mean(batch.beginnings == upright) <= high
+        assert np.mean(batch.beginnings < upright - 1) < 0.1, "those below learn from what comes above them"
+
+
+def test_a_teachers_actions_are_targets_of_the_joints():
+    batch = StandUpBatch("humanoid-standup", 3)
+    batch.reset(range(3))
+    angles, speeds = batch.observations()[:, 5:22], batch.observations()[:, 28:45]
+    joints = [name for name in batch.robot.body.joints]
+    targets = np.random.default_rng(0).uniform(-1, 1, (3, len(joints))).astype(np.float32)
+    order = batch._angles - 7
+    control = np.clip(0.8 * (1.5 * targets - angles[:, order]) - 0.05 * speeds[:, order], -0.4, 0.4)
+    np.testing.assert_allclose(0.4 * batch.command(targets), control, atol=1e-6)
+
+
+def test_a_robot_that_is_turned_about_the_vertical_reads_the_same():
+    batch = StandUpBatch("humanoid-standup", ROWS)
+    batch.reset(range(ROWS))
+    before, (turn, half) = batch.privileged(), (np.array([[0.0, -1.0], [1.0, 0.0]]), np.sqrt(0.5))
+    w, x, y, z = batch._qpos[:, 3:7].T.copy()
+    batch._qpos[:, 3:7] = np.stack([half * (w - z), half * (x - y), half * (x + y), half * (w + z)], axis=1)
+    batch._qpos[:, :2], batch._qvel[:, :2] = batch._qpos[:, :2] @ turn.T, batch._qvel[:, :2] @ turn.T
+    batch._batch.forward(np.arange(ROWS))
+    np.testing.assert_allclose(batch.privileged(), before, atol=1e-4)
 
 
 def test_a_robot_without_torques_falls_from_its_feet_and_its_episode_ends():

@@ -153,7 +153,7 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
     assert facts["updates"] >= 2
     refused = sami("train", "--resume", "fine", "--init", weights)
     assert refused.code == 1
-    assert "leave out --init and --set" in refused.err
+    assert "leave out --init, --set" in refused.err
 
 
 def test_inspect_shows_signals_and_training(sami, panda):

@@ -115,15 +115,17 @@ def test_the_loop_with_a_gate_of_the_documentation_stops_a_robot_that_stops_answ
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "my_arm", my_arm := ModuleType("my_arm"))
     exec(compile(adapter, "my_arm.py", "exec"), my_arm.__dict__)
-    reads, stops, read = [], [], my_arm.MyArm.read
+    reads, stops, resets, read = [], [], [], my_arm.MyArm.read
     monkeypatch.setattr(my_arm.MyArm, "stop", lambda robot: stops.append(len(reads)))
+    monkeypatch.setattr(my_arm.MyArm, "reset", lambda robot, seed=None: resets.append("reset"))
     monkeypatch.setattr(my_arm.MyArm, "read", lambda robot: reads.append(read(robot)) or reads[min(4, len(reads) - 1)])
-    dog = nullcontext(SimpleNamespace(beat=lambda: None, end=lambda: None))
+    dog = nullcontext(SimpleNamespace(begin=lambda: resets.append("watched"), beat=lambda: None, end=lambda: None))
     monkeypatch.setattr("sami_runtime.Watchdog", lambda emergency_stop, within_s: dog)
     with pytest.raises(SafetyStop, match="age: "):
         exec(compile(loop, "docs/how-to/run-in-python.md", "exec"), {})
     assert len(stops) == 1
     assert 8 <= stops[0] <= 12
+    assert resets == ["watched", "reset"], "it moves to its start, so the watchdog watches before"
 
 
 def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):

@@ -161,7 +161,10 @@ def load_teacher(folder: Path, env: str | None = None) -> Teacher:
     vector = vector_env(environment(config.env), 2, 0)
     spaces = vector.observation_space, vector.action_space
     policy = PrivilegedPolicy(*spaces, lambda _: 0.0, units=config.units, blind=config.blind)
-    policy.load_state_dict(_part(tensors, "policy."))
+    try:
+        policy.load_state_dict(_part(tensors, "policy."))
+    except RuntimeError as error:
+        raise SamiError(f"{folder} reads other numbers than {config.env} gives now; train a new teacher.") from error
     return Teacher(config, policy.eval(), facts["steps"])
 
 

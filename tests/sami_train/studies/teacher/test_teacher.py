@@ -16,6 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.go2.batch import Go2Batch
 from sami_train.export.export_run import export_run
 from sami_train.files import locked
 from sami_train.runs.folder import RunError, RunFolder
@@ -195,6 +196,12 @@ def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
 def test_a_teacher_in_place_of_a_run_is_named_with_the_command_that_distils_it(folder):
     with pytest.raises(SamiError, match=r"no run.json: it is a teacher. Distil it: sami distil --teacher "):
         RunFolder.open(folder)
+
+
+def test_a_teacher_of_an_environment_that_gives_other_numbers_by_now_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(Go2Batch, "privileged", lambda batch: np.zeros((batch.rows, 3), np.float32))
+    with pytest.raises(SamiError, match="reads other numbers than go2 gives now; train a new teacher"):
+        load_teacher(folder)
 
 
 def test_two_processes_do_not_train_one_teacher(folder):
