@@ -299,7 +299,7 @@ class HandoverSequence:
         self._change(loop, POLICY)
 
     def _lead_out(self, loop: RunningEpisode) -> str:
-        """Run the stage after the policy; return why it was skipped or not completed, empty if it was completed."""
+        """Run the stage after the policy; return why it was skipped, empty if it was not. Raises as `_lead_in`."""
         recover = self.settings.recover
         if recover == DAMP:
             return ""

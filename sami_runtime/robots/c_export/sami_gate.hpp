@@ -431,7 +431,8 @@ class Gate {
     const auto &low = passed_ ? limits_.later_low : limits_.first_low, &high = passed_ ? limits_.later_high : limits_.first_high;
     for (size_t i = 0; i < D; ++i)
       if (const Reason reason = beyond(Kind::ranges, observation, low, high, i)) return reason;
-    passed_ = passed_ || std::all_of(observation.values.begin(), observation.values.end(), [](float v) { return std::isfinite(v); });
+    const auto &values = observation.values;
+    passed_ = passed_ || std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
     return {};
   }
 

@@ -144,8 +144,8 @@ class ArmProcess:
     def _reason(self, generator: JointGenerator, bad: int) -> str:
         """Return why the arm has to be stopped; empty if it may go on."""
         silent = now() - self._message_time
-        moves = self._command is not None and not (generator.at_rest or generator.arrived)
-        if silent > self._settings.stale_s and moves:
+        is_driven = self._command is not None and not (generator.at_rest or generator.arrived)
+        if silent > self._settings.stale_s and is_driven:
             return (
                 f"no command came for {silent:.3g} s, allowed are {self._settings.stale_s:g} s (stale_s): the policy "
                 "or its host stalled, and the arm was stopped"
