@@ -43,7 +43,7 @@ from sami_train.episodes.rollout_workers import InStep, Processes, Source
 
 Self = TypeVar("Self", bound="ContextSAC")
 
-MAX_BACKLOG = 500
+MAX_BACKLOG = 50
 """Updates that may be due before the learner stops taking new episodes, so that rollout workers wait."""
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
 """Target networks, with the networks that they follow; one that is missing in a file of weights starts as a copy."""

@@ -26,7 +26,7 @@ from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 from sami_train.machine import one_thread
 
-QUEUE_ROUNDS = 8
+QUEUE_ROUNDS = 1
 """Rounds of each rollout worker in the queue before the rollout workers wait for the learner."""
 PATIENCE_S = 600.0
 """Seconds without any episode after which rollout workers count as stuck; an episode takes seconds."""

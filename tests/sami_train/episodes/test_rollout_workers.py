@@ -14,6 +14,7 @@ from sami_train.config.resolve import resolve
 from sami_train.episodes import rollout_workers
 from sami_train.episodes.numpy_policy import NumpyWeights
 from sami_train.episodes.rollout_workers import BURST, InStep, Processes, SharedWeights
+from sami_train.runs.train import start
 
 
 def weights(value):
@@ -98,3 +99,11 @@ def test_weights_that_a_killed_reader_holds_are_not_waited_for():
     start = time.monotonic()
     shared.write(weights(2.0))
     assert time.monotonic() - start < 10.0
+
+
+def test_workers_of_a_cheap_environment_do_not_run_far_ahead_of_the_learner(tmp_path):
+    """A short run would learn from the first policy's episodes alone, and do more steps than it was asked for."""
+    settings = {"exploration.warmup_steps": 500, "collection.workers": 1, "network.net_arch": [16]}
+    own = {"env": "tests.making.user_environments:PENDULUM", "method": "sac", "steps": 4_000}
+    agent = start(resolve("fast-cpu", {**own, **settings}), tmp_path / "run", show=False)
+    assert 4_000 <= agent.num_timesteps <= 4_320, "a few rounds of two episodes of 40 steps"
