@@ -104,6 +104,6 @@ def test_weights_that_a_killed_reader_holds_are_not_waited_for():
 def test_workers_of_a_cheap_environment_do_not_run_far_ahead_of_the_learner(tmp_path):
     """A short run would learn from the first policy's episodes alone, and do more steps than it was asked for."""
     settings = {"exploration.warmup_steps": 500, "collection.workers": 1, "network.net_arch": [16]}
-    own = {"env": "tests.making.user_environments:PENDULUM", "method": "sac", "steps": 4_000}
-    agent = start(resolve("fast-cpu", {**own, **settings}), tmp_path / "run", show=False)
+    pendulum = {"env": "tests.making.user_environments:PENDULUM", "method": "sac", "steps": 4_000}
+    agent = start(resolve("fast-cpu", {**pendulum, **settings}), tmp_path / "run", show=False)
     assert 4_000 <= agent.num_timesteps <= 4_320, "a few rounds of two episodes of 40 steps"
