@@ -299,12 +299,13 @@ def excitation(
 ) -> Excitation:
     """Return a pilot that excites the robot for system identification; a person's keys take precedence."""
     from sami_runtime.loop.excitation import Excitation
+    from sami_runtime.loop.settings import LoopSettings
     from sami_runtime.safety.limits import Limits
 
     limits = limits or Limits()
     if not real and limits.rest is None:
         limits = limits.model_copy(update={"rest": 0.0})
-    every = robot.slower * max(1, round((robot.loop_hz or contract.rate_hz) / contract.rate_hz)) if robot else 1
+    every = robot.slower * LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz) if robot else 1
     return Excitation(contract, limits, seed=seed, every=every, person=person)
 
 

@@ -21,8 +21,7 @@ def play(
         ),
     ] = None,
     override: Annotated[
-        list[str] | None,
-        keys_option("Any key of a run, as of `sami run`, gap=FILE too; episodes=1 if left out."),
+        list[str] | None, keys_option("Any key of a run, as of `sami run`, gap=FILE too; episodes=1 if left out.")
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     render: Annotated[
