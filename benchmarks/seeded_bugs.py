@@ -25,7 +25,7 @@ import numpy as np
 from legged_logs import Policy, drive, policies
 
 from sami_runtime.adoption.audit import audit
-from sami_runtime.adoption.log import read_log
+from sami_runtime.adoption.log import read_arrays
 from sami_runtime.adoption.raw_signals import rotate
 from sami_runtime.adoption.recipe import Recipe
 
@@ -213,7 +213,7 @@ def judge(case: Case) -> Outcome:
         run = drive(policy, 50 * case.seed + case.index, SECONDS, _builder(policy, bug), case.noisy, last)
         np.savez(path, **run)
     recipe = Recipe.model_validate(policy.recipe)
-    result = audit(recipe, read_log(path, recipe.action.elements))
+    result = audit(recipe, read_arrays(path, recipe.action.elements))
     blamed = {v.term: v.kinds for v in result.verdicts if v.status == "fault"}
     alternatives = [kind for v in result.verdicts for kind in v.alternatives]
     kind, answers = (bug.kind, bug.answers) if bug else (None, {})

@@ -56,10 +56,11 @@ def read_log(path: str | Path, contract: Contract) -> PolicyLog:
         RecordingError, SamiError: The recording cannot be read, or is of a policy with other signals.
     """
     path = Path(path)
-    return _read_recording(path, contract) if path.suffix == ".mcap" else _read_arrays(path, contract.action.elements)
+    return _read_recording(path, contract) if path.suffix == ".mcap" else read_arrays(path, contract.action.elements)
 
 
-def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
+def read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
+    """Read an `.npz` of a policy of these joints; raises SignalError as `read_log` does."""
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
@@ -67,8 +68,7 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        fact = f"{path} cannot be read: {error}"
-        raise SignalError(f"{fact}. Give a log that numpy.savez wrote, or a recording.") from None
+        raise SignalError(f"{path} cannot be read: {error}. Give a log of numpy.savez, or a recording.") from None
     if OBSERVATION not in arrays:
         names = ", ".join(sorted(arrays)) or "nothing"
         raise SignalError(f"{path} has no array {OBSERVATION!r}, what the network was fed; it has {names}. Log it.")

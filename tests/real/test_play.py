@@ -14,7 +14,7 @@ from sami_runtime import GapProfile, Limits, ManualClock, Run
 from sami_runtime.adoption.adopt import adopt
 from sami_runtime.adoption.audit import audit, audit_log
 from sami_runtime.adoption.hypotheses import other_side
-from sami_runtime.adoption.log import read_log
+from sami_runtime.adoption.log import read_arrays
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
@@ -109,7 +109,7 @@ def test_the_audit_names_a_bug_in_a_log_of_the_go2_and_blames_no_right_one(tmp_p
             return policy.join(change(values, row))
 
         np.savez(tmp_path / name, **legged_logs.drive(policy, 7, 4.0, frame, noisy=True))
-        result = audit(recipe, read_log(tmp_path / name, recipe.action.elements))
+        result = audit(recipe, read_arrays(tmp_path / name, recipe.action.elements))
         return {verdict.term: verdict.kinds for verdict in result.verdicts if verdict.status == "fault"}
 
     def in_degrees(values, row):

@@ -1,19 +1,17 @@
 """`sami audit` on a log that the test writes itself: a body that tumbles, four joints that swing."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sami_runtime import Run, Session
 from sami_runtime.adoption.audit import audit
-from sami_runtime.adoption.log import PolicyLog, read_log
+from sami_runtime.adoption.log import PolicyLog, read_arrays, read_log
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SamiError, SignalError
 
 JOINTS = ("left_hip", "left_knee", "right_hip", "right_knee")
-OF_JOINTS = SimpleNamespace(action=SimpleNamespace(elements=JOINTS))
 POSE = np.array([0.1, -1.2, 0.2, -1.3])
 STEPS, RATE = 400, 50.0
 BODY = [("gyro", 3, 0.25), ("gravity", 3, 1.0), ("command", 2, 2.0)]
@@ -102,7 +100,7 @@ class Robot:
         rng = np.random.default_rng(1)
         parts = {name: value + noise * value.std() * rng.normal(size=value.shape) for name, value in self.parts.items()}
         np.savez(path, obs=np.concatenate(list(parts.values()), 1).astype(np.float32), **self.raw, **arrays)
-        return read_log(path, OF_JOINTS)
+        return read_arrays(path, JOINTS)
 
 
 def world(r):
@@ -299,7 +297,7 @@ def test_a_wrong_log_gets_one_line(tmp_path, change, message):
     arrays = {"obs": np.concatenate(list(robot.parts.values()), 1), **robot.raw, **change}
     np.savez(tmp_path / "log.npz", **arrays)
     with pytest.raises(SignalError) as caught:
-        audit(recipe(), read_log(tmp_path / "log.npz", OF_JOINTS))
+        audit(recipe(), read_arrays(tmp_path / "log.npz", JOINTS))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -308,7 +306,7 @@ def test_a_wrong_log_gets_one_line(tmp_path, change, message):
 def test_a_file_that_is_no_log_gets_one_line(tmp_path, data):
     (tmp_path / "log.npz").write_bytes(data)
     with pytest.raises(SignalError, match="cannot be read"):
-        read_log(tmp_path / "log.npz", OF_JOINTS)
+        read_arrays(tmp_path / "log.npz", JOINTS)
 
 
 def test_a_recording_of_another_policy_is_refused(path, arm, tmp_path):
