@@ -17,11 +17,15 @@ plans one robot, of mass and damping 1.
 """
 
 import dataclasses
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import mujoco
 import numpy as np
+import safetensors.torch
+from gymnasium import spaces
 from mujoco import rollout
 from numpy.typing import NDArray
 
@@ -29,8 +33,13 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.mujoco.batch import TeacherRows
 from sami_train.envs.mujoco.env import MODELS, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
+from sami_train.studies.teacher.policy import PrivilegedPolicy
+from sami_train.studies.teacher.teacher import FILE, METADATA, read_teacher
+from sami_train.studies.teacher.vector import ACTION_SCALE
 
-STATES = Path(__file__).parents[1] / "results" / "humanoid-stand-ups" / "states.npz"
+RESULTS = Path(__file__).parents[1] / "results" / "humanoid-stand-ups"
+STATES, KNEELING_TEACHER = (RESULTS / "states.npz", RESULTS / "rises.npz"), RESULTS / "teacher"
+"""States of the plans and of benchmarks/humanoid_rises.py, and the teacher that gets from lying to its knees."""
 ROBOT = Robot(find_row("humanoid-standup"), {})
 """The robot of the plans, of mass and damping 1."""
 SUBSTEPS = 2
@@ -51,12 +60,18 @@ FALLEN, STEPS_BEFORE_FALL = 0.7, 30
 
 EPISODE_STEPS = 300
 """Length of a training episode."""
-CLASS_STEPS = 10
-"""Planned states to begin in are in classes: on the feet, or so many steps more before that. Lying, as in
-`humanoid-standup`, comes before all, and upright with bent knees after all."""
+CLASS_STEPS, MOST_STEPS = 5, 60
+"""States to begin in are in classes: on the feet, or so many steps more before that, but at most `MOST_STEPS`. Lying,
+as in `humanoid-standup`, comes before all, and upright with bent knees after all."""
 ENOUGH, NEWEST = 0.5, 0.01
 """Share of successful episodes, in each class above, from which on a class is drawn as often as they; and the weight of
 the newest episode in that share."""
+RISEN = 0.5
+"""Height of the torso [m] from which on the balancing teacher acts in a lesson's robot that began lying."""
+LESSON_CLASSES = 5
+"""How many of the highest classes of states a lesson begins in."""
+PUSH, TURN = 0.3, 0.6
+"""Deviations [m/s], [rad/s] of the pushes, of which there is one in about 200 steps."""
 LONGEST_LOW = 100
 """A training episode ends once the torso was below `KNEES` for so many steps in a row: plans rise in 72 at most."""
 UPRIGHT_HEIGHT, DEEPEST_BEND = 1.2, 0.6
@@ -71,15 +86,25 @@ _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
 def main() -> None:
-    """Plan all stand-ups, and write the states along them."""
+    """Plan all stand-ups, and write the states along them; or copy a teacher of `SPEC` as one of `LESSONS`."""
+    *folder, out = map(Path, sys.argv[1:])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if folder:
+        return for_lessons(*folder, out)
     paths = [plan(seed) for seed in PLANS]
     rises = [rise for path in paths if (rise := _rise(*path)) is not None]
     qpos, qvel = (np.concatenate(part) for part in zip(*rises, strict=True))
     qpos[:, :2] = 0.0  # where on the ground does not matter
-    out = Path(sys.argv[1])
-    out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(out, qpos=qpos.astype(np.float32), qvel=qvel.astype(np.float32))
     print(f"{out}: {len(qpos):,} states of {len(rises)} of {len(paths)} plans, whose torso rose above {KNEES} m")
+
+
+def for_lessons(folder: Path, out: Path) -> None:
+    """Copy a teacher of `SPEC` into a folder, as a teacher of `LESSONS`, in which it teaches a student."""
+    config, facts, tensors = read_teacher(folder)
+    facts = {**facts, "config": {**asdict(config), "env": f"{__spec__.name}:LESSONS"}}
+    out.mkdir(exist_ok=True)
+    safetensors.torch.save_file(tensors, out / FILE, {METADATA: json.dumps(facts)})
 
 
 def _rise(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -203,14 +228,14 @@ class StandUpBatch(TeacherRows):
         self._working = np.ones((rows, model.nu))
         joints = model.actuator_trnid[:, 0]
         self._angles, self._speeds = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
-        with np.load(STATES) as states:
-            self._starts = states["qpos"].astype(float) - model.qpos0, states["qvel"].astype(float)
-        self.classes = _classes(self._starts[0][:, 2] + model.qpos0[2])
-        """Indices of planned states by class, the earliest first."""
+        qpos, qvel = (np.concatenate([np.load(path)[name] for path in STATES]) for name in ("qpos", "qvel"))
+        self._starts = qpos.astype(float) - model.qpos0, qvel.astype(float)
+        self.classes = _classes(qpos[:, 2])
+        """Indices of the states to begin in by class, the earliest first."""
         self._highest, self._has_fallen, self._standing = np.zeros(rows), np.zeros(rows, bool), np.zeros(rows)
         self._low, self._success = np.zeros(rows, np.int64), np.ones(len(self.classes) + 2)
         self.beginnings, self._on_feet = np.full(rows, -1), np.zeros(rows, bool)
-        """Where each row began: 0 lying, then a class of planned states, last upright; -1 before the first reset."""
+        """Where each row began: 0 lying, then a class of states, last upright; -1 before the first reset."""
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -222,6 +247,10 @@ class StandUpBatch(TeacherRows):
         """The torso's height [m], and the share of the episode's steps in which it was above `FEET`, (n,) each."""
         return {"height": self._qpos[:, 2].copy(), "standing": self._standing / np.maximum(self.steps, 1)}
 
+    def pose(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows' positions (n, nq) and velocities (n, nv)."""
+        return self._qpos.copy(), self._qvel.copy()
+
     def observations(self) -> np.ndarray:
         """Return the rows' present observations, (n, D) float32."""
         return self.robot.body.observe(self._qpos, self._qvel, np.zeros(self.rows))
@@ -231,7 +260,6 @@ class StandUpBatch(TeacherRows):
 
         Horizontal vectors are in the frame of the trunk's side: a robot that turns reads the same.
         """
-        tasks = np.array([[task.get("mass", 1.0), task.get("damping", 1.0)] for task in self.current_tasks])
         down, side, front = np.moveaxis(self._axes(), -1, 0)
         across = side[:, :2] / (np.linalg.norm(side[:, :2], axis=1, keepdims=True) + 1e-3)
         ahead = np.stack([-across[:, 1], across[:, 0]], axis=1)
@@ -239,7 +267,7 @@ class StandUpBatch(TeacherRows):
         level = (right - com, left - com, head - com, velocity, _next_step(self._sensed), self._qvel, down, front)
         turned = [(vector[:, :2] * axis).sum(axis=1) for vector in level for axis in (ahead, across)]
         heights = [vector[:, 2] for vector in (head, right, left, com, velocity, down, side, front)]
-        return np.column_stack([tasks, *turned, *heights]).astype(np.float32)
+        return np.column_stack([self._bodies(), *turned, *heights]).astype(np.float32)
 
     def command(self, actions: np.ndarray) -> np.ndarray:
         """Return the environment's actions (n, A) for a teacher's, which are the joints' targets, 1 for `TARGET`."""
@@ -272,6 +300,11 @@ class StandUpBatch(TeacherRows):
         rewards = risen * (1.0 + WALKING * speed / FASTEST) + 0.025 * (1.0 + upright) - effort
         return self.observations(), np.where(self._has_fallen, 0.0, rewards)
 
+    def _bodies(self) -> np.ndarray:
+        """Return each row's mass and damping, (n, 2) float32."""
+        bodies = [[task.get("mass", 1.0), task.get("damping", 1.0)] for task in self.current_tasks]
+        return np.array(bodies, np.float32)
+
     def _axes(self) -> np.ndarray:
         """Return the axes of each row's trunk, (n, 3, 3): columns towards its feet, its side and its front."""
         w, x, y, z = (self._qpos[:, 3:7] / np.linalg.norm(self._qpos[:, 3:7], axis=1, keepdims=True)).T
@@ -287,8 +320,7 @@ class StandUpBatch(TeacherRows):
         for place, success in zip(self.beginnings[ids], self._on_feet[ids], strict=True):
             if place >= 0:
                 self._success[place] += NEWEST * (success - self._success[place])
-        least = np.minimum.accumulate(self._success[::-1])[::-1]  # of all that begin at least as high
-        weights = np.append(np.minimum(1.0, least[1:] / ENOUGH), 1.0)
+        weights = self._weights()
         places, upright = [], len(weights) - 1
         for i, rng in zip(ids, rngs, strict=True):
             qpos, qvel = self.robot.start(rng)
@@ -303,6 +335,11 @@ class StandUpBatch(TeacherRows):
         self._batch.forward(ids)  # the sensors
         self._highest[ids], self._has_fallen[ids], self._standing[ids], self._low[ids] = 0.0, False, 0.0, 0
 
+    def _weights(self) -> np.ndarray:
+        """Return how likely each beginning is, up to a factor."""
+        least = np.minimum.accumulate(self._success[::-1])[::-1]  # of all that begin at least as high
+        return np.append(np.minimum(1.0, least[1:] / ENOUGH), 1.0)
+
     def _upright(self, rng: np.random.Generator) -> np.ndarray:
         """Return positions (nq,) of a robot on its feet, with bent knees."""
         model, bend = self.robot.model, rng.uniform(0.0, DEEPEST_BEND)
@@ -316,6 +353,19 @@ class StandUpBatch(TeacherRows):
         return qpos
 
 
+def _kneeling_policy() -> PrivilegedPolicy:
+    """Return the network of the teacher that gets to its knees; it reads observation, mass and damping."""
+    config, _, tensors = read_teacher(KNEELING_TEACHER)
+    sizes = {"observation": SPEC.layout.size, "privileged": 2}
+    inputs = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (size,), np.float32) for name, size in sizes.items()})
+    actions = spaces.Box(-1.0, 1.0, (SPEC.action.size,), np.float32)
+    policy = PrivilegedPolicy(inputs, actions, lambda _: 0.0, units=config.units)
+    policy.load_state_dict(
+        {name.removeprefix("policy."): value for name, value in tensors.items() if "policy." in name}
+    )
+    return policy.eval()
+
+
 def _classes(heights: np.ndarray) -> list[np.ndarray]:
     """Return the indices of planned states by class, the earliest first; plans that never got to their feet have none.
 
@@ -325,7 +375,9 @@ def _classes(heights: np.ndarray) -> list[np.ndarray]:
     for path in np.split(np.arange(len(heights)), np.flatnonzero(np.diff(heights) < -0.15) + 1):
         on_feet = np.flatnonzero(heights[path] > FEET)
         for at, state in enumerate(path if len(on_feet) else ()):
-            classes.setdefault(-max(0, -(-(int(on_feet[0]) - at) // CLASS_STEPS)), []).append(int(state))
+            steps = max(0, int(on_feet[0]) - at)
+            if steps <= MOST_STEPS:
+                classes.setdefault(-steps // CLASS_STEPS, []).append(int(state))
     return [np.array(classes[key]) for key in sorted(classes)]
 
 
@@ -341,12 +393,55 @@ def _coarsen(option: mujoco.MjOption, step_s: float) -> None:
     option.iterations, option.ls_iterations, option.timestep = 3, 8, step_s / SUBSTEPS
 
 
+class LessonBatch(StandUpBatch):
+    """Robots to teach a student: half begin lying, and a fall ends no episode.
+
+    A robot that begins lying is brought up by the kneeling teacher, which also acts in a robot that fell.
+    """
+
+    def __init__(self, name: str, rows: int, episode_steps: int = EPISODE_STEPS, threads: int = 0) -> None:
+        super().__init__(name, rows, episode_steps, threads)
+        self._kneel, self._kneels, self._fallen = _kneeling_policy(), np.zeros(rows, bool), np.zeros(rows, bool)
+
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """Rows whose simulation blew up, (n,)."""
+        return self.unstable
+
+    def command(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions (n, A): the kneeling teacher's, or for the balancing one's joint targets."""
+        kneel = np.clip(ACTION_SCALE * self._kneel.act(self.observations(), self._bodies()), -1.0, 1.0)
+        return np.where(self._kneels[:, None], kneel, super().command(actions)).astype(np.float32)
+
+    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
+        """Change the velocities of some rows' trunks by normal numbers, of deviations `PUSH` and `TURN`."""
+        self._qvel[rows, :2] += PUSH * rng.standard_normal((len(rows), 2))
+        self._qvel[rows, 3:6] += TURN * rng.standard_normal((len(rows), 3))
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
+        """Step as `StandUpBatch` does."""
+        result = super().step(actions)
+        self._fallen |= self._has_fallen
+        self._kneels = self._fallen | (self._kneels & (self._qpos[:, 2] < RISEN))
+        return result
+
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
+        super()._start(ids, rngs)
+        self._fallen[ids], self._kneels[ids] = False, self.beginnings[ids] == 0
+
+    def _weights(self) -> np.ndarray:
+        weights = np.zeros(len(self.classes) + 2)  # they do not depend on what the student can
+        weights[0], weights[-1 - LESSON_CLASSES :] = LESSON_CLASSES + 1, 1.0
+        return weights
+
+
 SPEC = dataclasses.replace(
     environment("humanoid-standup"),
     id="sami/humanoid-stand-ups-v0",
     batch_entry_point=f"{__name__}:StandUpBatch",
     episode_steps=EPISODE_STEPS,
 )
+LESSONS = dataclasses.replace(SPEC, id="sami/humanoid-lessons-v0", batch_entry_point=f"{__name__}:LessonBatch")
 
 if __name__ == "__main__":
     main()

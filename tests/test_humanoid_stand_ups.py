@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.humanoid_stand_ups import FEET, StandUpBatch
+from benchmarks.humanoid_stand_ups import FEET, RISEN, LessonBatch, StandUpBatch
 
 ROWS = 200
 
@@ -72,3 +72,24 @@ def test_a_robot_without_torques_falls_from_its_feet_and_its_episode_ends():
         batch.step(np.zeros((ROWS, 17), np.float32))
         is_over |= batch.terminated
     assert is_over[on_feet].all()
+
+
+def test_in_a_lesson_the_kneeling_teacher_acts_until_the_robot_is_up_and_again_once_it_fell():
+    batch = LessonBatch("humanoid-standup", ROWS)
+    batch.reset(range(ROWS))
+    lying, limp = batch.beginnings == 0, np.zeros((ROWS, 17), np.float32)
+    assert 0.4 < lying.mean() < 0.6
+
+    def kneeling_teacher_acts():
+        return ~np.isclose(batch.command(limp), StandUpBatch.command(batch, limp)).all(axis=1)
+
+    np.testing.assert_array_equal(kneeling_teacher_acts(), lying)
+    was_up = ~lying
+    for _ in range(50):
+        batch.step(batch.command(limp))
+        was_up |= batch.observations()[:, 0] > RISEN
+    assert was_up.mean() > 0.9, "it brings robots up"
+    for _ in range(100):
+        batch.step(limp)
+    assert not batch.terminated.any(), "a fall ends no lesson"
+    assert kneeling_teacher_acts()[was_up].mean() > 0.9
