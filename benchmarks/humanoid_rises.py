@@ -30,7 +30,7 @@ class LyingBatch(StandUpBatch):
 
 
 def main() -> None:
-    """Write the states, and print how many robots stood in the end."""
+    """Write the states, and print how many robots stand in the end."""
     kneeling, folder, out = map(Path, sys.argv[1:])
     humanoid_stand_ups.LONGEST_LOW = EPISODE_STEPS  # the batch shall end no episode because a robot is low
     teacher, policy = load_teacher(folder), SessionPolicy(kneeling, SPEC, ROWS)
@@ -46,13 +46,13 @@ def main() -> None:
         observation, _ = batch.step(np.where((step < switch)[:, None], kneel, balance))
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
     on_feet = qpos[:, :, 2] > FEET
-    stood = np.flatnonzero(on_feet[-1])
+    standing = np.flatnonzero(on_feet[-1])
     ends = on_feet.argmax(axis=0) + STEPS_ON_FEET
-    positions, velocities = (np.concatenate([part[: ends[row], row] for row in stood]) for part in (qpos, qvel))
+    positions, velocities = (np.concatenate([part[: ends[row], row] for row in standing]) for part in (qpos, qvel))
     positions[:, :2] = 0.0  # where on the ground does not matter
     np.savez_compressed(out, qpos=positions.astype(np.float32), qvel=velocities.astype(np.float32))
-    first = np.median(ends[stood]) - STEPS_ON_FEET
-    print(f"{out}: {len(positions):,} states of {len(stood)} of {ROWS} robots, on their feet after {first:.0f} steps")
+    steps, count = np.median(ends[standing]) - STEPS_ON_FEET, len(standing)
+    print(f"{out}: {len(positions):,} states of {count} of {ROWS} robots, on their feet after {steps:.0f} steps")
 
 
 if __name__ == "__main__":

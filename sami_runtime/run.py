@@ -62,11 +62,7 @@ def _compose(
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
-    """Reject settings that only a simulator may have.
-
-    Raises:
-        SamiError: There is no clock and `enforce_timing` is not set, or the profile changes actions.
-    """
+    """Raise SamiError if there is no clock and `enforce_timing` is not set, or the profile changes actions."""
     if settings.clock is None and settings.enforce_timing is None:
         raise SamiError(
             "the run of a robot has no clock, so nothing keeps its rate or measures the age of its observations. Pass "

@@ -33,7 +33,7 @@ def demo() -> None:
     from sami_train.studies.contexts.change_film import PANDA_TASKS, film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
-    from ..measuring import task_progress
+    from ..measuring import progress
     from ..model_file import named_file
 
     env = "panda-mujoco" if importlib.util.find_spec("mujoco") else "panda"  # Python 3.10 has no wheels of MuJoCo 4
@@ -42,8 +42,8 @@ def demo() -> None:
     print_text(f"A Panda arm in {ENGINES[env]} moves a cube to its goal. The policy does not observe")
     print_text("the cube's mass or the table's friction: it infers a context from what happens,")
     print_text("and acts on that.\n")
-    with task_progress("training tasks", len(spec.tasks.resolve("training"))) as arrived:
-        measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), arrived)
+    with progress("training tasks", len(spec.tasks.resolve("training"))) as advance:
+        measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), lambda _: advance(1))
     count = sum(result.episodes for result in measured.results)
     print_text(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")
     seeds = range(SEED, SEED + PAIRS)

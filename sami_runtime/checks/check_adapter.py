@@ -71,7 +71,7 @@ def check_adapter(
     if excite and (contract.training_ranges is None or contract.training_ranges.responses is None):
         raise SamiError(
             f"model {contract.name!r} has no responses of observations to actions in simulation, with which to compare "
-            "the robot's. Measure them with: sami describe FILE"
+            "the robot's. sami describe FILE measures them, but not for an adopted file: check it without --excite"
         )
     if write and limits.rest is None:
         raise SamiError(

@@ -262,15 +262,9 @@ class RunningEpisode:
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ending)
 
     def _ask_policy(self, observation: Observation | None, start_time: float, periods: int) -> tuple[Outcome, str, int]:
-        """Run the policy, if it is due and may act. If it does not act, its recurrent state stays the same.
+        """Run the policy, `periods` steps after it was due last; if it may not act, its recurrent state stays the same.
 
-        Args:
-            observation: What the adapter returned; None if it was not read.
-            start_time: When the tick began [s].
-            periods: Steps of the policy since it was due last.
-
-        Returns:
-            The outcome, the reason why the policy did not act (else empty), and the steps that passed in the session.
+        Returns the outcome, the reason why the policy did not act (else empty), and the steps passed in the session.
         """
         before = max(0, periods - 1)  # missed steps
         self.session.elapse(before)

@@ -169,12 +169,9 @@ def require_swap(session: Session, driving: Session, adapter: Adapter, gate: Saf
 
 
 def _require_same_state(session: Session, driving: Session) -> None:
-    """Check that a session can continue in the middle of an episode from the state of the driving one.
+    """Raise SamiError, with every difference, unless a session can continue an episode from the driving one's state.
 
     Only the weights that computed a state can use it, and the gate keeps using the bounds of the old contract.
-
-    Raises:
-        SamiError: The weights or the signals differ; the message names every difference.
     """
     new, old = session.contract, driving.contract
     if session.artifact.graph_sha256 != driving.artifact.graph_sha256:

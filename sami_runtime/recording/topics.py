@@ -207,13 +207,7 @@ def field_names(elements: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Row:
-    """Encodes the messages of a signal's topic: one number for each element.
-
-    Args:
-        number: Number of the topic's channel.
-        fields: Field names of the elements.
-        at: Number of the field of `sami.Tick` or `sami.Observation` that contains the message; 0 if none does.
-    """
+    """Encodes a signal's messages on channel `number`, each the field `at` of a tick or observation, of none if 0."""
 
     def __init__(self, number: int, fields: tuple[str, ...], at: int) -> None:
         self.number, self.size = number, len(fields)

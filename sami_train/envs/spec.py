@@ -98,6 +98,13 @@ class EnvironmentSpec:
     can_change: bool = True
     """Whether the environment has `set_dynamics(task)`, which changes the dynamics within an episode."""
 
+    @property
+    def numbers(self) -> list[str]:
+        """What each number of the flat observation and of the action is, and the rate; a run was trained with these."""
+        flat = sorted(self.signals, key=lambda signal: self.layout.columns(signal.name).start)
+        names = [f"{part.name}.{element} [{part.unit}]" for part in (*flat, self.action) for element in part.elements]
+        return [*names, f"{self.rate_hz:g} Hz"]
+
     @classmethod
     def from_gymnasium(
         cls,

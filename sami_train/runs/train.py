@@ -104,8 +104,8 @@ def start(
     """
     agent, episodes = prepare(config, reader)  # before the folder: a wrong configuration leaves no files
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
-    if engine := environment(config.env).engine:
-        run.update(engine=engine)
+    spec = environment(config.env)
+    run.update(numbers=spec.numbers, **({"engine": spec.engine} if spec.engine else {}))
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
         run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": sum(map(len, episodes))})
@@ -145,6 +145,7 @@ def resume(
         raise RunError(f"{out} finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps.")
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    _require_same_numbers(run)
     engine = environment(config.env).engine
     if (original := run.facts().get("engine", engine)) != engine:
         raise RunError(
@@ -201,9 +202,18 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, read
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
     """Return a run's newest agent, on the CPU; it can learn only with an `env`. RunError: none yet, or unreadable."""
     path = run.newest_agent()
-    environment(run.config().env)  # raises its own error, which is no fault of the file
+    _require_same_numbers(run)
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
+
+
+def _require_same_numbers(run: RunFolder) -> None:
+    """Raise RunError if the environment's file or code was edited since, so that networks would read other numbers."""
+    name = run.config().env
+    numbers = environment(name).numbers
+    for old, new in itertools.zip_longest(run.facts().get("numbers", numbers), numbers):
+        if old != new:
+            raise RunError(f"{run.path} was trained with {old}, where {name} has {new} now; undo that, or train again.")
 
 
 @contextmanager

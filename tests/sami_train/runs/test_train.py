@@ -87,6 +87,16 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finis
     assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
 
 
+def test_a_run_is_not_used_once_its_environment_reads_other_numbers(stopped):
+    numbers = stopped.facts()["numbers"]
+    assert numbers == environment("panda").numbers
+    assert numbers[-1] == "25 Hz"
+    stopped.update(numbers=[*numbers[:-1], "50 Hz"])
+    for use in (train.resume, lambda path: train.load_agent(RunFolder.open(path))):
+        with pytest.raises(RunError, match="was trained with 50 Hz, where panda has 25 Hz now; undo that"):
+            use(stopped.path)
+
+
 def test_a_run_is_not_resumed_in_another_physics_engine(stopped):
     assert stopped.facts()["engine"] == environment("panda").engine
     stopped.update(engine="another")
