@@ -403,8 +403,7 @@ class Run:
     ) -> None:
         """Complete the recording, and restore the signal handlers.
 
-        Raises:
-            RecordingError: The file cannot be written, and the block itself raised nothing.
+        RecordingError if the file cannot be written, unless the block itself raised something.
         """
         closing, self._closing = self._closing, None
         if closing is not None:

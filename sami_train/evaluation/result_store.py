@@ -44,9 +44,8 @@ class Piece:
 class KeptResults:
     """A file with a line for each finished piece; `keeping` removes it at the end of a successful measurement.
 
-    Its name has a hash of the policy's weights, the environment and its engine, the number of episodes, and the version
-    of sami, so that a measurement never continues from another one's results. The code of a user's environment is not
-    part of the hash.
+    Its name has a hash of the policy's weights, environment, TOML file, engine, number of episodes and version of sami,
+    so that a measurement never continues from another one's results. A user's code is not part of the hash.
 
     Args:
         results_path: path of the measurement's result; the file's name starts with its stem. None stores nothing.
@@ -66,7 +65,7 @@ class KeptResults:
         """The lines of the file until the first write: reading alone leaves the file unchanged."""
         if results_path is None:
             return
-        identity = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
+        identity = json.dumps([installed_version("sami"), _digest(source), named(spec), spec.engine, episodes])
         self._ending = f".{hashlib.sha256(identity.encode()).hexdigest()[:12]}{ENDING}"
         self.path = results_path.with_name(results_path.stem + self._ending)
         self._as_read = read_json_lines(self.path)
@@ -135,11 +134,14 @@ def discard_all(results_path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def named(spec: EnvironmentSpec) -> str:
+    """Return an environment's name, with a hash of its TOML file if it has one: a user edits that between commands."""
+    path = spec.arguments.get("path")
+    return f"{spec.name} {_digest(Path(path))}" if path else spec.name
+
+
 def _digest(source: Source) -> str:
-    digest = hashlib.sha256()
     if isinstance(source, Path):
-        digest.update(source.read_bytes())
-    else:
-        for name, array in sorted(source.arrays.items()):
-            digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
-    return digest.hexdigest()
+        return hashlib.sha256(source.read_bytes()).hexdigest()
+    parts = [name.encode() + str(array.shape).encode() + array.tobytes() for name, array in source.arrays.items()]
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()

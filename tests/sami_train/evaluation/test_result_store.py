@@ -115,3 +115,18 @@ def test_results_beside_another_result_are_read_again_only_once_they_change(tmp_
         assert store.gather(part) == store.gather(part) == []
         assert store.results_of(Piece(None, task_set)) == []
         assert len(reads) == 1 + count
+
+
+def test_a_measurement_does_not_go_on_from_one_before_the_environments_file_was_edited(tmp_path):
+    folder = Path(__file__).parents[3] / "examples" / "own_environment"
+    for name in ("my_robot.toml", "my_robot.xml"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    file, keep = tmp_path / "my_robot.toml", tmp_path / "evaluation.json"
+
+    def path():
+        return KeptResults(keep, HOPPER, environment(str(file)), 2).path
+
+    before = path()
+    assert path() == before
+    file.write_text(file.read_text().replace("weight = -1.0", "weight = -2.0"))
+    assert path() != before
