@@ -44,9 +44,9 @@ FILMS = {
 
 
 class TaskFilm(NamedTuple):
-    """A film of a shipped policy in several tasks, side by side."""
+    """A film of a policy's file in several tasks, side by side."""
 
-    model: str
+    model: Path
     seeds: tuple[int, ...]
     """Of the starts; each is a scene."""
     tasks: tuple[Mapping[str, float], ...] | None = None
@@ -58,18 +58,26 @@ class TaskFilm(NamedTuple):
 
 
 TASK_FILMS = {
-    "docs/pictures/panda-tasks.webp": TaskFilm("panda-satesac", (0, 1, 3)),
+    "docs/pictures/panda-tasks.webp": TaskFilm(MODELS / "panda-satesac.onnx", (0, 1, 3)),
     "docs/pictures/panda-heavy.webp": TaskFilm(
-        "panda-heavy-tesac",
+        MODELS / "panda-heavy-tesac.onnx",
         (3, 18, 23),
         ({"mass": 10.0, "friction": 1.0}, {"mass": 30.0, "friction": 1.0}, {"mass": 30.0, "friction": 10.0}),
     ),
     "docs/pictures/humanoid-kneels.webp": TaskFilm(
-        "humanoid-standup-satesac",
+        MODELS / "humanoid-standup-satesac.onnx",
         (0,),
         ({"mass": 0.6, "damping": 0.6}, {"mass": 1.0, "damping": 1.0}, {"mass": 1.6, "damping": 1.6}),
         environment="humanoid-standup",
         steps=range(0, 240, 5),
+        slow_motion=1.0,
+    ),
+    "docs/pictures/humanoid-stands.webp": TaskFilm(
+        Path("results/humanoid-stand-ups/standing.onnx"),
+        (0,),
+        ({"mass": 0.8, "damping": 1.25}, {"mass": 1.0, "damping": 1.0}, {"mass": 1.25, "damping": 0.8}),
+        environment="humanoid-standup",
+        steps=range(0, 360, 5),
         slow_motion=1.0,
     ),
 }
@@ -155,14 +163,14 @@ def film(path: Path) -> None:
 
 
 def film_of_tasks(path: Path) -> None:
-    """Film a shipped policy in several tasks, in MuJoCo."""
+    """Film a policy in several tasks, in MuJoCo."""
     from sami_train.envs.catalog import environment
     from sami_train.studies.contexts.change_film import PANDA_TASKS, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
 
     film = TASK_FILMS[path.as_posix()]
     rows = max(2, len(film.seeds))  # a single row cannot be stepped
-    with closing(ChangedEpisodes(MODELS / f"{film.model}.onnx", environment(film.environment), rows)) as runner:
+    with closing(ChangedEpisodes(film.model, environment(film.environment), rows)) as runner:
         scenes = [film_tasks(runner, film.tasks or PANDA_TASKS, seed, film.steps) for seed in film.seeds]
     write_film(scenes, path, film.slow_motion, force=True)
 

@@ -229,6 +229,7 @@ class Run:
         self._repeated: threading.Event | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
+        self._facts |= {"slower": settings.slower} if settings.slower != 1 else {}
         delay = Lateness(self.adapter, contract.rate_hz, settings.enforced, settings.command_delay_s).command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):

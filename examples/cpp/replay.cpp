@@ -36,7 +36,7 @@ void compare(const Answer& answer, const float*& expected, int step, Worst& wors
 bool next_line(std::FILE* file, std::vector<char>& line) {
   line.clear();
   for (int letter = std::fgetc(file); letter != EOF && letter != '\n'; letter = std::fgetc(file))
-    line.push_back(static_cast<char>(letter));
+    if (letter != '\r') line.push_back(static_cast<char>(letter));
   line.push_back('\0');
   return line.size() > 1;
 }
@@ -57,7 +57,10 @@ int replay(const char* table, double tolerance) {
   int steps = 0, refused = -1;
   for (; refused < 0 && next_line(file, line); ++steps) {
     std::vector<float> row;
-    for (char* cell = line.data(); *cell != '\0'; cell += *cell == ',') row.push_back(std::strtof(cell, &cell));
+    for (char *cell = line.data(), *end = nullptr; *cell != '\0'; cell = end + (*end == ',')) {
+      row.push_back(std::strtof(cell, &end));
+      if (end == cell) return fail("a row of the golden steps has something that is no number");
+    }
     if (row.size() != columns) return fail("a row of the golden steps has another number of columns than this policy");
     const float* cell = row.data();
     if (*cell++ > 0.0F) session.reset(), telemetry.reset();

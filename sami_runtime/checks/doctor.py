@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import os
@@ -146,7 +147,10 @@ def load(root: Path) -> Finding:
 def governor(root: Path) -> Finding:
     """Check whether the cores keep their clock frequency between two ticks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    governors = sorted({file.read_text(encoding="ascii").strip() for file in files})
+    governors: list[str] = []
+    for file in sorted(files):
+        with contextlib.suppress(OSError):  # of a core that is offline
+            governors = sorted({*governors, file.read_text(encoding="ascii").strip()})
     if not governors:
         return Finding("cpu governor", "ok", "none is shown here, as in a virtual machine")
     if governors == ["performance"]:

@@ -172,9 +172,7 @@ class ChunkedFile:
     def _write(self, data: bytes, whole: bool = False) -> None:
         """Replace the end of the file by new bytes and a new end; truncate first, so that old and new never mix.
 
-        Args:
-            data: The bytes to write.
-            whole: Whether to write the index, however long it is.
+        The index is left out if it is long, unless `whole` is set.
         """
         at = self._at + len(data)
         listed = len(self._declared) + len(self._indexes) + len(self._metadata_indexes)

@@ -66,6 +66,11 @@ class Recording:
     """Poses of the links after each step: messages of `/tf`, see `view.read_poses`; empty without a scene."""
 
     @property
+    def rate_hz(self) -> float:
+        """How often the policy acted [1/s]: the contract's rate, divided by `slower`."""
+        return self.contract.rate_hz / float(self.about.get("slower", 1))
+
+    @property
     def models(self) -> tuple[str, ...]:
         """Files of the models that drove, in their order: more than one if the model was swapped."""
         swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]

@@ -159,10 +159,10 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
 
 def _write(recording: Recording, folder: Path) -> int:
     arrow, parquet = arrow_parts()
-    contract = recording.contract
-    if contract.rate_hz != round(contract.rate_hz):
+    contract, rate_hz = recording.contract, recording.rate_hz
+    if rate_hz != round(rate_hz):
         raise RecordingError(
-            f"{recording.path} was recorded at {contract.rate_hz:g} Hz; a LeRobot dataset has a whole number of frames "
+            f"{recording.path} was recorded at {rate_hz:g} Hz; a LeRobot dataset has a whole number of frames "
             "a second. Convert it to NAME.csv or NAME.parquet."
         )
     stretches = list(_stretches(recording))
@@ -194,7 +194,7 @@ def _write(recording: Recording, folder: Path) -> int:
             "total_frames": len(whole["index"]),
             "total_tasks": len(tasks),
             **{"chunks_size": 1000, "data_files_size_in_mb": 100, "video_files_size_in_mb": 200},
-            "fps": round(contract.rate_hz),
+            "fps": round(rate_hz),
             "splits": {"train": f"0:{len(tables)}"},
             **{"data_path": f"data/{PATTERN}", "video_path": None},
             "features": features,
@@ -249,7 +249,7 @@ def _steps(
         STATE: [np.concatenate([np.ravel(values[name]) for name in order]) for values in observations],
         ACTION: [record.executed for record in stretch],
         DONE: last & is_whole,
-        "timestamp": np.arange(count) / contract.rate_hz,
+        "timestamp": np.arange(count) / recording.rate_hz,
         "frame_index": np.arange(count),
         "episode_index": np.full(count, number),
         "index": start + np.arange(count),

@@ -172,13 +172,10 @@ def _numbers(entry: Any) -> Any:
 
 
 def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and the recipe's fields in its metadata and in the tables of this module.
+    """Return the policy and the recipe's fields in its metadata and in this module; raise ContractError.
 
     Only the names of the joints identify the robot. A policy that follows a reference motion, or of another robot,
     needs a contract for everything but its joints and gains.
-
-    Raises:
-        ContractError: The metadata is not JSON, or a key is invalid.
     """
     table = {}
     for key, text in metadata_of(path).items():

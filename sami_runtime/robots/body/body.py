@@ -365,9 +365,7 @@ class BodyLimits:
     def _slower(self, fastest: Callable[[float], Array]) -> tuple[float, dict[int, float]]:
         """Return a share of a command, and the speeds [m/s] of the points that were too fast for more, by their index.
 
-        Args:
-            fastest: Returns the highest speed [m/s] of each point for a share. It depends on poses, too, so that a
-                share that should do can be too large.
+        `fastest(share)` is the highest speed [m/s] of each point; as it depends on poses, a share can be too large.
         """
         share, slow, too_fast = 1.0, None, dict[int, float]()
         for attempt in range(1 + TRIES):

@@ -231,7 +231,7 @@ class Gate {
     const Reason missed{Kind::missed, -1, static_cast<double>(ticks - 1), 0.0};
     if (ticks > 1 && limits_.max_pause_s < kInfinity && count(ticks - 1, missed)) return ruling_;
     hold_count_ = 0;
-    if (!begin_blend(taken_over_)) return stop({Kind::start, -1, 0.0, 0.0});
+    if (!begin_blend(taken_over_ && has_written_)) return stop({Kind::start, -1, 0.0, 0.0});
     taken_over_ = false;
     return aim(action);
   }

@@ -158,14 +158,9 @@ def _faults_of_size(where: str, count: int, signal: Signal) -> list[str]:
 def _faults_of_units(
     where: str, table: LeRobotSource | LeRobotAction, signal: Signal, motors: Mapping[str, str], outwards: bool
 ) -> list[str]:
-    """Return a phrase for each fault of units, factors and offsets.
+    """Return a phrase for each fault of units, factors and offsets in the table `where` of the settings.
 
-    Args:
-        where: Name of the table in the settings, for messages.
-        table: A table with keys.
-        signal: The model's signal.
-        motors: Units by key, as far as the robot declares them.
-        outwards: Whether numbers are sent from the model to the robot.
+    `motors` has units by key, as far as the robot declares them; numbers go `outwards` from the model to the robot.
     """
     keys, faults = table.keys or (), []
     for name in ("unit", "factor", "offset"):

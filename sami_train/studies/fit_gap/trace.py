@@ -14,7 +14,7 @@ from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recordings, values_of
+from sami_runtime.recording.reader import Recording, are_finite, read_recordings, values_of
 from sami_train.envs.adapter import make_adapter
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
@@ -116,7 +116,8 @@ def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
     period = 1.0 / contract.rate_hz
     start_time = records[0].time
     first_due = start_time - records[0].lag
-    reads = [(record.time, record.observation) for record in records if record.observation is not None]
+    observed = [record for record in records if record.observation and are_finite(record.observation, np.zeros(0))]
+    reads = [(record.time, record.observation) for record in observed if record.observation]
     if len(reads) < FIRST:
         return None
     in_simulator = recording.about.get("simulator")

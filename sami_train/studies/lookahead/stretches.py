@@ -93,7 +93,7 @@ def recorded_stretches(
             recording, (*contract.observation, contract.action), contract.rate_hz, f"model {contract.name!r}"
         )
         followed = float(recording.about.get("command_delay_s", 0.0))
-        later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
+        later = 0.0 if command_delay_s is None else (command_delay_s - followed) * recording.rate_hz
         timelines = (_Timeline(records, session, later) for records in recording.by_episode.values())
         stretches = [stretch for timeline in timelines for stretch in timeline.stretches()]
         if not stretches:

@@ -49,6 +49,8 @@ def test_a_governor_that_saves_power_is_named(machine):
     assert "cpupower frequency-set -g performance" in result.advice
     machine(sys__devices__system__cpu__cpu1__cpufreq__scaling_governor="performance\n")
     assert doctor.governor(root).status == "ok"
+    (root / "sys/devices/system/cpu/cpu2/cpufreq/scaling_governor").mkdir(parents=True)
+    assert doctor.governor(root).status == "ok", "one that cannot be read, as of a core that is offline, is left out"
 
 
 def test_a_machine_without_governors_is_no_fault(machine):

@@ -14,6 +14,7 @@ from sami_runtime.loop.episode import run_episode
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.tables import rows, write_csv, write_lerobot, write_parquet
+from sami_runtime.run import Run
 from sami_runtime.session.session import Session
 
 OLD = Path(__file__).parents[1] / "recording/version-1.mcap"
@@ -85,6 +86,17 @@ def test_a_dataset_is_cut_where_a_step_is_missing(recording, tmp_path):
         *((0, 4), (4, 9)),
         *((9, 13), (13, 18)),
     ]
+
+
+def test_a_dataset_of_a_run_that_was_slower_has_its_rate(path, arm, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
+    record = tmp_path / "slow.mcap"
+    with Run(Session.load(path), arm(), slower=5, simulator=True, record=record) as run:
+        run.episode(seed=0, max_steps=8)
+    recording = read_recording(record)
+    assert recording.rate_hz == 5.0
+    write_lerobot(recording, tmp_path / "set")
+    assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.parquet", "set"])

@@ -341,3 +341,19 @@ def test_signals_with_one_sensor_are_found(record):
 
 def test_words_are_put_into_a_sentence():
     assert [conjunction(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+def test_a_reading_that_is_not_finite_hides_no_noise(record, reference, monkeypatch):
+    reads = iter(range(10_000))
+    read = ServoArm.read
+
+    def broken(arm):
+        observation = read(arm)
+        if next(reads) != 260:
+            return observation
+        return replace(observation, values={**observation.values, "position": np.full(2, np.nan, np.float32)})
+
+    monkeypatch.setattr(ServoArm, "read", broken)
+    fit = fit_gap(read_log([record({"noise": {"position": 0.003}})]), reference)
+    assert spans(fit)["noise", "position"].value == pytest.approx(0.003, rel=0.2)
+    assert fit.checks["motion_explained"] > 0.9
