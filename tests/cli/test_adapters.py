@@ -55,7 +55,7 @@ def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, 
     Path("limits.toml").write_text("rest = 0.0")
     result = sami("check-adapter", "my_robot:make", "--model", panda.model, "--excite", "--limits", "limits.toml")
     assert (result.code, Path("written.txt").exists()) == (1, False)
-    assert "Measure them with: sami describe FILE" in result.err
+    assert "sami describe FILE measures them, but not for an adopted file: check it without --excite" in result.err
 
 
 def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, panda):
