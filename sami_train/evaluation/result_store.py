@@ -136,8 +136,8 @@ def discard_all(results_path: Path) -> None:
 
 def named(spec: EnvironmentSpec) -> str:
     """Return an environment's name, with a hash of its TOML file if it has one: a user edits that between commands."""
-    path = spec.arguments.get("path")
-    return f"{spec.name} {_digest(Path(path))}" if path else spec.name
+    path = Path(str(spec.arguments.get("path", "")))  # of a user's own environment, perhaps no file
+    return f"{spec.name} {_digest(path)}" if path.is_file() else spec.name
 
 
 def _digest(source: Source) -> str:

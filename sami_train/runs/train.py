@@ -211,7 +211,7 @@ def _require_same_numbers(run: RunFolder) -> None:
     """Raise RunError if the environment's file or code was edited since, so that networks would read other numbers."""
     name = run.config().env
     numbers = environment(name).numbers
-    for old, new in itertools.zip_longest(run.facts().get("numbers", numbers), numbers):
+    for old, new in itertools.zip_longest(run.facts().get("numbers", numbers), numbers, fillvalue="nothing"):
         if old != new:
             raise RunError(f"{run.path} was trained with {old}, where {name} has {new} now; undo that, or train again.")
 
