@@ -31,19 +31,19 @@ class LyingBatch(StandUpBatch):
 
 def main() -> None:
     """Write the states, and print how many robots stand in the end."""
-    kneeling, folder, out = map(Path, sys.argv[1:])
+    file, folder, out = map(Path, sys.argv[1:])
     humanoid_stand_ups.LONGEST_LOW = EPISODE_STEPS  # the batch shall end no episode because a robot is low
-    teacher, policy = load_teacher(folder), SessionPolicy(kneeling, SPEC, ROWS)
+    teacher, policy = load_teacher(folder), SessionPolicy(file, SPEC, ROWS)
     batch, rng = LyingBatch("humanoid-standup", ROWS), np.random.default_rng(0)
     observation = batch.reset(range(ROWS))
     policy.reset()
-    switch, path = rng.integers(FIRST, LAST, ROWS), []
+    switch_steps, path = rng.integers(FIRST, LAST, ROWS), []
     for step in range(EPISODE_STEPS):
         path.append(batch.pose())
-        kneel = policy.step(observation)[0] if step < LAST else np.zeros_like(policy.previous_action)
-        policy.previous_action = kneel
-        balance = batch.command(teacher.act(observation, batch.privileged()))
-        observation, _ = batch.step(np.where((step < switch)[:, None], kneel, balance))
+        kneeling = policy.step(observation)[0] if step < LAST else np.zeros_like(policy.previous_action)
+        policy.previous_action = kneeling
+        balancing = batch.command(teacher.act(observation, batch.privileged()))
+        observation, _ = batch.step(np.where((step < switch_steps)[:, None], kneeling, balancing))
     qpos, qvel = (np.array(part) for part in zip(*path, strict=True))
     on_feet = qpos[:, :, 2] > FEET
     standing = np.flatnonzero(on_feet[-1])

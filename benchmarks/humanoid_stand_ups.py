@@ -19,7 +19,6 @@ plans one robot, of mass and damping 1.
 import dataclasses
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import mujoco
@@ -34,7 +33,7 @@ from sami_train.envs.mujoco.batch import TeacherRows
 from sami_train.envs.mujoco.env import MODELS, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.studies.teacher.policy import PrivilegedPolicy
-from sami_train.studies.teacher.teacher import FILE, METADATA, read_teacher
+from sami_train.studies.teacher.teacher import FILE, METADATA, read_teacher, tensors_of
 from sami_train.studies.teacher.vector import ACTION_SCALE
 
 RESULTS = Path(__file__).parents[1] / "results" / "humanoid-stand-ups"
@@ -102,7 +101,7 @@ def main() -> None:
 def for_lessons(folder: Path, out: Path) -> None:
     """Copy a teacher of `SPEC` into a folder, as a teacher of `LESSONS`, in which it teaches a student."""
     config, facts, tensors = read_teacher(folder)
-    facts = {**facts, "config": {**asdict(config), "env": f"{__spec__.name}:LESSONS"}}
+    facts = {**facts, "config": dataclasses.asdict(dataclasses.replace(config, env=f"{__spec__.name}:LESSONS"))}
     out.mkdir(exist_ok=True)
     safetensors.torch.save_file(tensors, out / FILE, {METADATA: json.dumps(facts)})
 
@@ -228,7 +227,8 @@ class StandUpBatch(TeacherRows):
         self._working = np.ones((rows, model.nu))
         joints = model.actuator_trnid[:, 0]
         self._angles, self._speeds = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
-        qpos, qvel = (np.concatenate([np.load(path)[name] for path in STATES]) for name in ("qpos", "qvel"))
+        files = [np.load(path) for path in STATES]
+        qpos, qvel = (np.concatenate([file[name] for file in files]) for name in ("qpos", "qvel"))
         self._starts = qpos.astype(float) - model.qpos0, qvel.astype(float)
         self.classes = _classes(qpos[:, 2])
         """Indices of the states to begin in by class, the earliest first."""
@@ -360,9 +360,7 @@ def _kneeling_policy() -> PrivilegedPolicy:
     inputs = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (size,), np.float32) for name, size in sizes.items()})
     actions = spaces.Box(-1.0, 1.0, (SPEC.action.size,), np.float32)
     policy = PrivilegedPolicy(inputs, actions, lambda _: 0.0, units=config.units)
-    policy.load_state_dict(
-        {name.removeprefix("policy."): value for name, value in tensors.items() if "policy." in name}
-    )
+    policy.load_state_dict(tensors_of(tensors, "policy."))
     return policy.eval()
 
 
@@ -401,7 +399,8 @@ class LessonBatch(StandUpBatch):
 
     def __init__(self, name: str, rows: int, episode_steps: int = EPISODE_STEPS, threads: int = 0) -> None:
         super().__init__(name, rows, episode_steps, threads)
-        self._kneel, self._kneels, self._fallen = _kneeling_policy(), np.zeros(rows, bool), np.zeros(rows, bool)
+        self._kneeling_teacher = _kneeling_policy()
+        self._kneels, self._fallen = np.zeros(rows, bool), np.zeros(rows, bool)
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -410,8 +409,8 @@ class LessonBatch(StandUpBatch):
 
     def command(self, actions: np.ndarray) -> np.ndarray:
         """Return the environment's actions (n, A): the kneeling teacher's, or for the balancing one's joint targets."""
-        kneel = np.clip(ACTION_SCALE * self._kneel.act(self.observations(), self._bodies()), -1.0, 1.0)
-        return np.where(self._kneels[:, None], kneel, super().command(actions)).astype(np.float32)
+        kneeling = np.clip(ACTION_SCALE * self._kneeling_teacher.act(self.observations(), self._bodies()), -1.0, 1.0)
+        return np.where(self._kneels[:, None], kneeling, super().command(actions)).astype(np.float32)
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
         """Change the velocities of some rows' trunks by normal numbers, of deviations `PUSH` and `TURN`."""

@@ -402,10 +402,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Complete the recording, and restore the signal handlers.
-
-        RecordingError if the file cannot be written, unless the block itself raised something.
-        """
+        """Complete the recording, restore signal handlers; RecordingError only if the block itself raised nothing."""
         closing, self._closing = self._closing, None
         if closing is not None:
             closing.__exit__(kind, error, trace)

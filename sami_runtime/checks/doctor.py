@@ -147,10 +147,11 @@ def load(root: Path) -> Finding:
 def governor(root: Path) -> Finding:
     """Check whether the cores keep their clock frequency between two ticks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    governors: list[str] = []
-    for file in sorted(files):
+    names = set()
+    for file in files:
         with contextlib.suppress(OSError):  # of a core that is offline
-            governors = sorted({*governors, file.read_text(encoding="ascii").strip()})
+            names.add(file.read_text(encoding="ascii").strip())
+    governors = sorted(names)
     if not governors:
         return Finding("cpu governor", "ok", "none is shown here, as in a virtual machine")
     if governors == ["performance"]:

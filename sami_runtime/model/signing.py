@@ -31,9 +31,11 @@ def new_key(path: Path, owner: str) -> Path:
     formats = crypto.serialization
     pem = key.private_bytes(formats.Encoding.PEM, formats.PrivateFormat.PKCS8, formats.NoEncryption())
     line = f"{key.public_key().public_bytes_raw().hex()} {owner}".rstrip() + "\n"
+    if path == public_path:
+        raise SamiError(f"{path} would be the file of the public key; name the private key otherwise: {path.stem}.key")
     for file in (path, public_path):
-        if os.path.lexists(file) or path == public_path:
-            raise SamiError(f"{file} exists, or is the public key's name; no key is replaced. Choose another name.")
+        if os.path.lexists(file):
+            raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
     for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
         with output(file) as temporary:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # so that nobody else reads it

@@ -65,7 +65,7 @@ class KeptResults:
         """The lines of the file until the first write: reading alone leaves the file unchanged."""
         if results_path is None:
             return
-        identity = json.dumps([installed_version("sami"), _digest(source), named(spec), spec.engine, episodes])
+        identity = json.dumps([installed_version("sami"), _digest(source), edited_name(spec), spec.engine, episodes])
         self._ending = f".{hashlib.sha256(identity.encode()).hexdigest()[:12]}{ENDING}"
         self.path = results_path.with_name(results_path.stem + self._ending)
         self._as_read = read_json_lines(self.path)
@@ -134,7 +134,7 @@ def discard_all(results_path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def named(spec: EnvironmentSpec) -> str:
+def edited_name(spec: EnvironmentSpec) -> str:
     """Return an environment's name, with a hash of its TOML file if it has one: a user edits that between commands."""
     path = Path(str(spec.arguments.get("path", "")))  # of a user's own environment, perhaps no file
     return f"{spec.name} {_digest(path)}" if path.is_file() else spec.name

@@ -29,6 +29,7 @@ from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.config.weights import WEIGHTS_FILE, write_weights
+from sami_train.envs.catalog import environment
 from sami_train.files import holder, locked, make_folder, read_json, read_json_lines, remove, unfinished, write_json
 from sami_train.machine import usable_cores
 
@@ -76,6 +77,7 @@ class RunFolder:
             "versions": versions(),
             "git": git_state(),
             "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
+            "numbers": environment(config.env).numbers,
             "seconds": 0.0,
         }
         make_folder(path)

@@ -104,8 +104,8 @@ def start(
     """
     agent, episodes = prepare(config, reader)  # before the folder: a wrong configuration leaves no files
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
-    spec = environment(config.env)
-    run.update(numbers=spec.numbers, **({"engine": spec.engine} if spec.engine else {}))
+    if engine := environment(config.env).engine:
+        run.update(engine=engine)
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
         run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": sum(map(len, episodes))})

@@ -87,11 +87,9 @@ def _recognizes_holosoma(path: Path) -> bool:
 
 
 def _read_mjlab(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and the recipe's fields in its metadata.
+    """Return the policy and the recipe's fields in its metadata; ContractError or UnknownName if a key is invalid.
 
-    Raises:
-        ContractError, UnknownName: A key is missing or invalid, or a term is not one of the velocity task.
-        ArtifactError: The network has other inputs or outputs than those that rsl_rl exports.
+    ArtifactError if the network has other inputs or outputs than those that rsl_rl exports.
     """
     table = {key: _listed(text) for key, text in metadata_of(path).items()}
     config = Document(path, table, "metadata ")

@@ -116,8 +116,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
     period = 1.0 / contract.rate_hz
     start_time = records[0].time
     first_due = start_time - records[0].lag
-    observed = [record for record in records if record.observation and are_finite(record.observation, np.zeros(0))]
-    reads = [(record.time, record.observation) for record in observed if record.observation]
+    reads = [(r.time, r.observation) for r in records if r.observation and are_finite(r.observation, np.zeros(0))]
     if len(reads) < FIRST:
         return None
     in_simulator = recording.about.get("simulator")

@@ -17,7 +17,7 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import OnRound
-from sami_train.evaluation.result_store import named
+from sami_train.evaluation.result_store import edited_name
 from sami_train.evaluation.robustness import RobustnessPoint
 from sami_train.files import make_folder, read_json, write_json
 from sami_train.studies.charts.contexts import labels_of
@@ -154,7 +154,7 @@ class _Measurement:
         self.parts, self.plan, self.store, self.source, self.timed = parts, plan, store, source, timed
         self.progress = progress
         self.subject, self.spec = parts.subject, parts.subject.spec
-        self.key = {"weights": self.subject.weights, "env": named(self.spec)}
+        self.key = {"weights": self.subject.weights, "env": edited_name(self.spec)}
 
     def episodes(self) -> None:
         episodes = self.plan.episodes_of(self.subject)

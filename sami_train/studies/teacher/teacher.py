@@ -162,7 +162,7 @@ def load_teacher(folder: Path, env: str | None = None) -> Teacher:
     spaces = vector.observation_space, vector.action_space
     policy = PrivilegedPolicy(*spaces, lambda _: 0.0, units=config.units, blind=config.blind)
     try:
-        policy.load_state_dict(_part(tensors, "policy."))
+        policy.load_state_dict(tensors_of(tensors, "policy."))
     except RuntimeError as error:
         raise SamiError(f"{folder} reads other numbers than {config.env} gives now; train a new teacher.") from error
     return Teacher(config, policy.eval(), facts["steps"])
@@ -265,10 +265,10 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
         other = [f"{name}={value}" for name, value in asdict(stored).items() if asdict(config)[name] != value]
         advice = "give the same option to continue it, or another --out."
         raise SamiError(f"the teacher in {folder} was trained with {', '.join(other)}; {advice}")
-    model.policy.load_state_dict(_part(tensors, "policy."))
+    model.policy.load_state_dict(tensors_of(tensors, "policy."))
     optimiser = model.policy.optimizer
     state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in _part(tensors, "moments.").items():
+    for name, tensor in tensors_of(tensors, "moments.").items():
         number, _, moment = name.partition(".")
         state.setdefault(int(number), {})[moment] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
@@ -291,5 +291,6 @@ def read_teacher(folder: Path) -> tuple[TeacherConfig, dict[str, Any], dict[str,
         raise SamiError(f"{path} is damaged: {error}. Copy it again, or train with another --out.") from error
 
 
-def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def tensors_of(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names have a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -83,10 +83,10 @@ def test_what_is_no_signature_is_refused(signed, keys, text):
 def test_a_private_key_is_for_its_owner_and_replaces_none(key):
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     before = key.read_bytes()
-    with pytest.raises(SamiError, match=r"ada\.key exists, .* no key is replaced"):
+    with pytest.raises(SamiError, match=r"ada\.key exists, and a key is never replaced"):
         new_key(key, "Eve")
     assert key.read_bytes() == before
-    with pytest.raises(SamiError, match=r"new\.pub .* is the public key's name"):
+    with pytest.raises(SamiError, match=r"new\.pub would be the file of the public key; .*: new\.key"):
         new_key(key.with_name("new.pub"), "Eve")
     assert not key.with_name("new.pub").exists(), "no private key in a file that is for others"
     with pytest.raises(SamiError, match="write it in one line of printable characters"):

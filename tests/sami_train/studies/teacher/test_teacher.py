@@ -236,6 +236,7 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     run = RunFolder.open(tmp_path / "run")
     assert run.facts()["state"] == "finished"
     assert run.facts()["teacher"]["steps"] == load_teacher(folder).steps
+    assert run.facts()["numbers"] == GO2.numbers
     contract = export_run(run, tmp_path / "student.onnx", atlas_episodes=0, card=False).contract
     assert contract.training["method"] == "Student"
     assert [signal.name for signal in contract.observation if signal.command] == [
