@@ -230,7 +230,7 @@ class Run:
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
         self._facts |= {"slower": settings.slower} if settings.slower != 1 else {}
-        delay = Lateness(self.adapter, contract.rate_hz, settings.enforced, settings.command_delay_s).command_delay_s
+        delay = Lateness(self.adapter, contract.rate_hz, settings).command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
@@ -366,8 +366,8 @@ class Run:
             driving = self.session
             session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate)
-            for part in filter(None, (self.shadow, self._settings.sequence)):
-                part.require_fit(session.contract)
+            for part in (self.shadow, self._settings.sequence):
+                getattr(part, "require_fit", lambda contract: None)(session.contract)
             _warn_of_narrower(session.contract, self.gate.limits, self.adapter)
             _warn_of_missing(session.contract, None, None, self.gate.guards, guards_only=True)
             return self._handover.give(session, driving, when == "now", timeout_s)

@@ -217,12 +217,13 @@ def of_the_world() -> Iterator[Case]:
         alarms += [tick, Score(score)]
     yield "alarm", {"stop_on_alarm": {"steps": 3, "then": "stop"}}, alarms
     yield "alarm, then hold", {"stop_on_alarm": {"steps": 2, "then": "hold", "score": 1.5}}, alarms
-    hiding = {"inside": {"effort.x": {"range": [-0.5, 0.5], "then": "stop"}, "effort.y": [-0.5, 0.5]}}
-    yield (
-        "alarm that holds hides no rule that stops",
-        {"stop_on_alarm": {"steps": 1, "then": "hold", "score": 1.5}, **hiding},
-        [*along(0.1), Score(2.0), *measured((0.1, 0.9, 0, 0), (0.9, 0.9, 0, 0), start=PERIOD)],
-    )
+    for strict in ("stop", "rest"):
+        hiding = {"inside": {"effort.x": {"range": [-0.5, 0.5], "then": strict}, "effort.y": [-0.5, 0.5]}}
+        yield (
+            f"alarm that holds hides no rule with {strict}",
+            {"stop_on_alarm": {"steps": 1, "then": "hold", "score": 1.5}, "rest": 0.0, **hiding},
+            [*along(0.1), Score(2.0), *measured((0.1, 0.9, 0, 0), (0.9, 0.9, 0, 0), start=PERIOD)],
+        )
     yield from _adapting()
     box = {"workspace": {"effort.x": [-0.2, 0.2]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
     out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]
@@ -282,8 +283,11 @@ def _adapting() -> Iterator[Case]:
     yield "time to adapt in a workspace with an acceleration", {**slowing, "acceleration": 150.0}, ahead
     yield "time to adapt then stop", {"time_to_adapt": {"steps": 6, "then": "stop"}}, steps
     yield "time to adapt then rest", {"time_to_adapt": {"steps": 2, "then": "rest"}, "rest": 0.0}, steps
-    limits = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}
-    yield "time to adapt and an alarm", limits | {"rate": 3.0, "rest": 0.0}, steps
+    limits = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}, "rest": 0.0}
+    yield "time to adapt and an alarm", limits | {"rate": 3.0}, steps
+    stricter = {"time_to_adapt": {"steps": 2, "then": "rest"}, "inside": {"effort.x": [-0.5, 0.5]}}
+    beyond = along(0.9, start=len(reports) * PERIOD)
+    yield "time to adapt that rests, and what holds", limits | stricter, [*steps, *beyond]
 
 
 def at_random(generator: random.Random, name: str) -> Case:

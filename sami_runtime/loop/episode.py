@@ -40,21 +40,21 @@ class Lateness:
 
     Args:
         adapter: Provides the observations.
-        rate_hz: Of the policy [1/s].
-        stamped: Whether the loop's clock made the stamps; if not, every observation counts as measured now.
-        command_delay_s: Delay [s] from the write of an action to its effect; the adapter's own value if None.
+        rate_hz: Of the contract [1/s].
+        settings: Without enforced timing, every observation counts as measured now. Their `command_delay_s` is the
+            time [s] from the write of an action to its effect; the adapter's own value if None.
 
     Raises:
         SamiError: The delay is negative or not finite.
     """
 
-    def __init__(self, adapter: Adapter, rate_hz: float, stamped: bool, command_delay_s: float | None = None) -> None:
+    def __init__(self, adapter: Adapter, rate_hz: float, settings: LoopSettings) -> None:
         own_delay_s = float(getattr(adapter, "command_delay_s", 0.0))
-        self.command_delay_s = own_delay_s if command_delay_s is None else command_delay_s
+        self.command_delay_s = own_delay_s if settings.command_delay_s is None else settings.command_delay_s
         if not 0.0 <= self.command_delay_s < float("inf"):
             raise SamiError(f"command_delay_s is {self.command_delay_s}; it must be a finite time [s], at least 0.")
         self.waits = bool(getattr(adapter, "waits", False))
-        self._rate_hz, self._stamped = rate_hz, stamped
+        self._rate_hz, self._slower, self._stamped = rate_hz, settings.slower, settings.enforced
 
     def age(self, observation: Observation, now: float) -> Age:
         """Return the age [periods of the policy] of an observation at a time [s] of the loop's clock."""
@@ -70,8 +70,8 @@ class Lateness:
         return {name: self._in_periods(now - observation.measured(name)) for name in observation.values}
 
     def _in_periods(self, seconds: float, periods: float = 0.0) -> float:
-        late = max(0.0, seconds) * self._rate_hz + periods
-        return round(late + self.command_delay_s * self._rate_hz, DIGITS)
+        late = (max(0.0, seconds) + self.command_delay_s) * self._rate_hz + periods
+        return round(late / self._slower, DIGITS)
 
 
 def too_old(age: Age, contract: Contract) -> str:
@@ -138,7 +138,7 @@ class RunningEpisode:
         self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
         rate_hz = session.contract.rate_hz
         self.substeps, self.period = settings.substeps(rate_hz), settings.period(rate_hz)
-        self.lateness = Lateness(adapter, rate_hz / self.slower, self.enforced, settings.command_delay_s)
+        self.lateness = Lateness(adapter, rate_hz, settings)
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.signal_inputs.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)

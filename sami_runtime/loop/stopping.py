@@ -114,11 +114,7 @@ def _interruptible(body: Callable[[], T], signals: _Signals) -> T:
 
 
 def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | None:
-    """Stop the adapter, with a second try if the first one fails; return the first try's error, else None.
-
-    Raises:
-        AdapterError: Both failed.
-    """
+    """Stop the adapter, with a second try if the first fails; return the first error. AdapterError: both failed."""
     errors = list[BaseException]()
     if watchdog:
         watchdog.stopping()

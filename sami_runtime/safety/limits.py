@@ -489,19 +489,20 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
         signal = signals[name]
         at = signal.elements.index(element)
         low, high = signal.low[at], signal.high[at]
+        bound = 0.0 if low is None or high is None else max(abs(low), abs(high))
         factor = OBSERVATION_FACTOR.get(signal.unit, 100.0)
         if contract.training_ranges is not None and name in contract.training_ranges.signals:
             spread = contract.training_ranges.signals[name]
             most = max(abs(spread.lowest[at]), abs(spread.highest[at]))
             words = f"in training it was {spread.lowest[at]:g} to {spread.highest[at]:g}"
-        elif low is not None and high is not None:
-            most, words = max(abs(low), abs(high)), f"the model's bounds are {low:g} to {high:g}"
+        elif bound:
+            most, words = bound, f"the model's bounds are {low:g} to {high:g}"
         elif signal.unit == "rad":
             most, factor, words = TURNS, 1.0, f"that is {max(map(abs, values)) / math.tau:.0f} turns"
         else:
             continue
         for number in values:
-            if most and factor * most < abs(number) < math.inf:
+            if most and max(factor * most, bound) < abs(number) < math.inf:
                 raise SamiError(_sentence(label, number, signal.unit, words))
 
 

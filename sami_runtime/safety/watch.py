@@ -465,14 +465,12 @@ class Watch:
         return 1.0 if self._deadline is None else self._deadline.gentle
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
-        """Return the first objection of a rule, or None; `now` [s] is None if the stamps are of another clock."""
+        """Return the first of the strictest objections; `now` [s] is None if the stamps are of another clock."""
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
                 return Objection(reason)
-        of_world = self._world.judge(observation, now)
-        if of_world and of_world.then == "stop":  # no rule of the context, which may hold, may hide it
-            return of_world
-        return next(filter(None, (rule.judge() for rule in self._of_context)), of_world)
+        objections = [*(rule.judge() for rule in self._of_context), self._world.judge(observation, now)]
+        return min(filter(None, objections), key=lambda objection: THENS.index(objection.then), default=None)
 
 
 def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:

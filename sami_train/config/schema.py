@@ -39,6 +39,7 @@ FORMER_NAMES = {
 """Present name of each renamed table or key, by the former name, which older configurations use."""
 RETIRED = (("stretch", 0),)
 """Former keys that are ignored, at the values that had no effect."""
+UpdateRate = Annotated[float, Field(gt=0, le=1, description="be above 0 and at most 1")]
 
 
 class ConfigError(SamiError):
@@ -99,9 +100,9 @@ class LearningConfig(Settings):
     """Learning rates at the end of the run, as a fraction of their initial values."""
     encoder_clip: NotNegative
     """Largest norm of the encoder's gradient; 0 does not clip."""
-    critic_target_rate: Share
+    critic_target_rate: UpdateRate
     """Soft-update rate of the target critics."""
-    momentum_rate: Share
+    momentum_rate: UpdateRate
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
     aux_dynamics: NotNegative = 0.0
     """Weight of a loss that makes the context identify the task: a linear regression from the context to the training

@@ -132,10 +132,19 @@ class Rollout:
         full_task, rng = info.get("task", task), np.random.default_rng(explore)
         plan = self.exploration or Exploration()
         explorer = _Explorer(plan, rng, steps_done, self._low, self._high, self._reach, full_task)
-        recorder = _Recorder(index, task, task_index, full_task, explorer, [flatten(observation)])
+        recorder = _Recorder(index, task, task_index, full_task, explorer, [_finite_row(observation)])
         if self.with_profile.keeps_true_state:
             recorder.true_observations = [recorder.true(info)]
         return recorder
+
+
+def _finite_row(observation: Any, reward: float = 0.0) -> np.ndarray:
+    """Return an observation as one row (D,); raise SamiError if a number of it, or the reward, is not finite."""
+    row = flatten(observation)
+    faults = [f"observed number {at} is {row[at]}" for at in np.flatnonzero(~np.isfinite(row))]
+    if faults := faults + [f"reward is {reward}"] * (not math.isfinite(reward)):
+        raise SamiError(f"the environment's {' and '.join(faults)}; no network learns from that. Correct it.")
+    return row
 
 
 @dataclass
@@ -170,10 +179,7 @@ class _Recorder:
     def step(self, env: gym.Env, action: np.ndarray) -> bool:
         """Step the environment, and return whether the episode is over."""
         observation, reward, self.terminated, truncated, self.info = env.step(action)
-        self.observations.append(flatten(observation))
-        if (beyond := np.flatnonzero(~np.isfinite(self.observations[-1]))).size or not math.isfinite(reward):
-            numbers = f"reward {reward} and observed numbers {beyond.tolist()} that are"
-            raise SamiError(f"the environment gave {numbers} not finite, which no network learns from. Correct it.")
+        self.observations.append(_finite_row(observation, float(reward)))
         if self.true_observations is not None:
             self.true_observations.append(self.true(self.info))
         self.actions.append(action.copy())

@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -140,20 +140,20 @@ def resume(
     if run.checkpointed is not None:
         newest = f"sami train --resume {in_shell(run.run)}{option}"
         raise RunError(f"{out} is a checkpoint; resume its run, from the newest checkpoint: {newest}")
+    if "teacher" in run.facts():
+        raise RunError(f"{out} is a student; continue it by sami distil, or begin a new run with --init {out}.")
     if run.agent.is_file() and steps is None:
         line = f"sami eval --run {in_shell(out)}{option}"
         raise RunError(f"{out} finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps.")
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
-    _require_same_numbers(run)
+    require_same_numbers(run.path, config.env, run.facts())
     engine = environment(config.env).engine
     if (original := run.facts().get("engine", engine)) != engine:
         raise RunError(
             f"{out} was trained in the engine {original}, but {config.env} runs in {engine} here; resume it where "
             f"{original} is installed, or train again with a new --out."
         )
-    if "teacher" in run.facts():
-        raise RunError(f"{out} is a student; continue it by sami distil, or begin a new run with --init {out}.")
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
@@ -202,18 +202,17 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, read
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
     """Return a run's newest agent, on the CPU; it can learn only with an `env`. RunError: none yet, or unreadable."""
     path = run.newest_agent()
-    _require_same_numbers(run)
+    require_same_numbers(run.path, run.config().env, run.facts())
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
 
 
-def _require_same_numbers(run: RunFolder) -> None:
+def require_same_numbers(path: Path, env: str, facts: Mapping[str, Any]) -> None:
     """Raise RunError if the environment's file or code was edited since, so that networks would read other numbers."""
-    name = run.config().env
-    numbers = environment(name).numbers
-    for old, new in itertools.zip_longest(run.facts().get("numbers", numbers), numbers, fillvalue="nothing"):
+    numbers = environment(env).numbers
+    for old, new in itertools.zip_longest(facts.get("numbers", numbers), numbers, fillvalue="nothing"):
         if old != new:
-            raise RunError(f"{run.path} was trained with {old}, where {name} has {new} now; undo that, or train again.")
+            raise RunError(f"{path} was trained with {old}, where {env} has {new} now; undo that, or train again.")
 
 
 @contextmanager

@@ -200,6 +200,12 @@ def test_a_swap_between_episodes_is_one_for_the_next_episode(paths, arm, when):
     assert records[0].swapped.path == str(paths[1])
 
 
+def test_a_swap_asks_nothing_of_a_sequence_that_depends_on_no_model(paths, arm):
+    clock = ManualClock()
+    with Run(Session.load(paths[0]), arm(clock), clock, sequence=lambda loop: pytest.fail("no episode runs")) as run:
+        assert run.swap(paths[1]).fed == 0
+
+
 def test_an_episode_that_ends_first_leaves_the_model_to_the_next_one(twins, arm):
     """Here it ends by a trip, while a step that takes for ever keeps the loop from taking the model over."""
     clock = ManualClock()

@@ -358,17 +358,16 @@ class Gate {
     if (const Reason reason = judge_age(observation, now)) return reason;
     if (const Reason reason = judge_order(observation)) return reason;
     if (const Reason reason = judge_frozen(observation)) return reason;
-    const Reason of_world = judge_world(observation);
-    if (of_world && then_ == Then::stop) return of_world;  // a context rule that holds must not hide one that stops
-    if (limits_.alarm_steps > 0 && alarms_ >= limits_.alarm_steps) {
-      then_ = limits_.alarm_then;
-      return {Kind::alarm, -1, score_, limits_.alarm_score};
-    }
-    if (limits_.adapt_steps > 0 && adapting_ > limits_.adapt_steps) {
+    Reason reason = judge_world(observation);  // among equals, the alarm's comes first, the world's last
+    if (limits_.adapt_steps > 0 && adapting_ > limits_.adapt_steps && (!reason || limits_.adapt_then >= then_)) {
       then_ = limits_.adapt_then;
-      return {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};
+      reason = {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};
     }
-    return of_world;
+    if (limits_.alarm_steps > 0 && alarms_ >= limits_.alarm_steps && (!reason || limits_.alarm_then >= then_)) {
+      then_ = limits_.alarm_then;
+      reason = {Kind::alarm, -1, score_, limits_.alarm_score};
+    }
+    return reason;
   }
 
   Reason judge_world(const Observation<M>& observation) {

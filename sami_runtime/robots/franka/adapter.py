@@ -255,11 +255,7 @@ class FrankaAdapter:
             self._latest.put(measured, cube_velocity=moves, cube_angular_velocity=turns)
 
     def _require_camera(self) -> None:
-        """Ask the camera to start sending, and wait for its first message.
-
-        Raises:
-            AdapterError: No valid message arrives in time.
-        """
+        """Ask the camera to start sending, and wait for its first message; AdapterError: none arrives in time."""
         camera = self.settings.camera
         self._link.send(hello=True)
         try:

@@ -257,8 +257,8 @@ class ChangedEpisodes:
         envs = list(self._envs)
         for n, row in enumerate(changes):
             if row.gaps is not None:
-                if self.contract.lookahead is not None:
-                    raise ChangeError(f"{self.contract.name!r} looks ahead, but gets no ages here: change no delay.")
+                if self.contract.lookahead and any(getattr(gap, key) for gap in row.gaps for key in CHANGEABLE):
+                    raise ChangeError(f"{self.contract.name!r} looks ahead, but gets no ages here: delay nothing.")
                 envs[n] = GappedEnv(envs[n], self._spec, row.gaps[0])
         resets = [
             env.reset(seed=seed, options={"task": dict(row.before)})[0]

@@ -28,6 +28,7 @@ from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.tasks import Crippled, Task
 from sami_train.files import locked, make_folder, read_json, unfinished
 from sami_train.machine import on_stop_signals
+from sami_train.runs.train import require_same_numbers
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
 
@@ -220,7 +221,7 @@ class _TeacherKeeper(BaseCallback):
         for i, moments in model.policy.optimizer.state_dict()["state"].items():
             tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
         facts = {"steps": model.num_timesteps, "seconds": self.seconds, "rate": model.rate}
-        text = json.dumps({"config": asdict(self.config), **facts})
+        text = json.dumps({"config": asdict(self.config), "numbers": environment(self.config.env).numbers, **facts})
         with unfinished(self.folder / FILE) as temporary:
             safetensors.torch.save_file(tensors, temporary, {METADATA: text})
         (self.folder / "teacher.json").unlink(missing_ok=True)  # of an older version
@@ -286,6 +287,7 @@ def read_teacher(folder: Path) -> tuple[TeacherConfig, dict[str, Any], dict[str,
             names, text = list(file.keys()), (file.metadata() or {}).get(METADATA)
             tensors = {name: file.get_tensor(name) for name in names}
         facts = json.loads(text) if text else read_json(folder / "teacher.json")  # of an older version
+        require_same_numbers(folder, facts["config"]["env"], facts)
         return TeacherConfig(**facts["config"]), facts, tensors
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise SamiError(f"{path} is damaged: {error}. Copy it again, or train with another --out.") from error

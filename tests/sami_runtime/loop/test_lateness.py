@@ -97,6 +97,11 @@ def test_ages_are_in_steps_of_the_policy_which_last_longer_on_a_slower_robot(pat
     assert {record.age for record in records if record.outcome is Outcome.ACTED} == {2.0 / slower}
 
 
+def test_a_profiles_delay_is_a_smaller_share_of_the_longer_steps_of_a_slower_policy(path):
+    records, _ = ticks(path, {"latency_s": 2 * PERIOD}, slower=4, max_steps=5)
+    assert {record.age for record in records[1:] if record.outcome is Outcome.ACTED} == {0.5}
+
+
 def test_what_is_told_wins_over_what_the_adapter_says(path):
     clock, records = ManualClock(), []
     robot = looking.Stamped(clock, 0.0, command_delay_s=0.02)

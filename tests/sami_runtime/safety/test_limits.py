@@ -8,6 +8,7 @@ import pytest
 
 from sami_runtime import read_artifact, shipped_models
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.recording.format import plain
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
@@ -256,6 +257,17 @@ def test_millimetres_are_refused_where_training_saw_a_tenth_of_a_metre_though_th
 )
 def test_a_limit_that_is_wide_or_infinite_on_purpose_is_accepted(make, limits):
     limits.require_fit(in_radians(make))
+
+
+def test_a_range_within_the_models_bounds_is_accepted_where_training_saw_a_constant(make):
+    constant = {name: (0.004,) for name in ("mean", "lowest", "rare_low", "rare_high", "highest")}
+    ranges = TrainingRanges(
+        measured="by hand", steps=9, episodes=1, begin={}, signals={"goal": Spread(deviation=(0.0,), **constant)}
+    )
+    contract = in_radians(make).model_copy(update={"training_ranges": ranges})
+    Limits(inside={"goal.x": [-1.0, 1.0]}).require_fit(contract)
+    with pytest.raises(SamiError, match=r"is -300 \[m\], which must be a mistake: in training it was 0\.004"):
+        Limits(inside={"goal.x": [-300, 300]}).require_fit(contract)
 
 
 def test_one_number_for_all_elements_is_for_those_that_it_can_limit(make):

@@ -52,17 +52,18 @@ def test_the_policy_acts_until_the_contracts_bound_and_not_one_step_longer(sessi
     )
 
 
-@pytest.mark.parametrize("limit", [{"time_to_adapt": {"steps": 1}}, {"stop_on_alarm": {"steps": 1, "then": "rest"}}])
-def test_a_context_that_holds_or_rests_hides_no_rule_that_stops(session, arm, limit):
-    inside = {"position.x": {"range": [-1.0, 1.0], "then": "stop"}, "position.y": [-1.0, 1.0]}
+@pytest.mark.parametrize("strict", ["stop", "rest"])
+@pytest.mark.parametrize("limit", [{"time_to_adapt": {"steps": 1}}, {"stop_on_alarm": {"steps": 1, "then": "hold"}}])
+def test_a_context_that_holds_hides_no_rule_that_is_stricter(session, arm, limit, strict):
+    inside = {"position.x": {"range": [-1.0, 1.0], "then": strict}, "position.y": [-1.0, 1.0]}
     gate = SafetyGate(arm(), session.contract, Limits.of({"rest": 0.0, "inside": inside, **limit}, "here"))
     for _ in range(3):
         gate.record_telemetry(Reading(9, 0.0, Phase.READAPTING, score=9.0, alarm=True))
-    assert gate.fault(frame([0, 2], 0.0), 0.0).startswith(("deadline", "alarm")), "of two that do not stop, the first"
+    assert gate.fault(frame([0, 2], 0.0), 0.0).startswith(("deadline", "alarm")), "of two that hold, the first"
     fault = gate.fault(frame([2, 2], 1.0), 1.0)
     assert fault.startswith("inside: position.x")
-    assert gate.hold(fault, 1.0).action is None
-    assert gate.tripped
+    gate.hold(fault, 1.0)
+    assert bool(gate.tripped) is (strict == "stop")
 
 
 def test_a_policy_that_settles_in_time_is_never_disturbed(session, arm):

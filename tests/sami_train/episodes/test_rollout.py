@@ -62,22 +62,24 @@ def test_an_episode_depends_on_seed_and_number_only(envs, weights):
     assert not same(first[0], rollout(envs, weights, seed=1, **plan).round([4, 5, 6])[0])
 
 
-@pytest.mark.parametrize("where", ["reward", "observation"])
+@pytest.mark.parametrize("where", ["reward", "observation", "first observation"])
 def test_what_is_not_finite_ends_the_training_at_once(weights, where):
     """One NaN would spread to all networks, and the run would end as if nothing had happened."""
 
     class Broken(gym.Wrapper):
+        def reset(self, **options):
+            observation, info = self.env.reset(**options)
+            observation["observation"][3] = np.nan if where == "first observation" else 0.0
+            return observation, info
+
         def step(self, action):
             observation, reward, *rest = self.env.step(action)
             observation["observation"][3] = np.nan if where == "observation" else 0.0
             return observation, np.nan if where == "reward" else reward, *rest
 
     env = Broken(gym.make("sami/PandaSkill-v0"))
-    fault = {
-        "reward": r"reward nan and observed numbers \[\]",
-        "observation": r"reward -1\.0 and observed numbers \[3\]",
-    }
-    with pytest.raises(SamiError, match=f"the environment gave {fault[where]} that are not finite, .* Correct it"):
+    fault = "reward" if where == "reward" else "observed number 3"
+    with pytest.raises(SamiError, match=f"the environment's {fault} is nan; no network learns from that. Correct it"):
         rollout([env], weights).round([0])
     env.close()
 

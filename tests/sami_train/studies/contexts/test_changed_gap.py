@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
@@ -45,4 +46,7 @@ def test_a_model_that_looks_ahead_is_refused_where_a_delay_changes_because_no_ag
     runner.round((3, 6), DynamicsChange.parse("mass=1:10,friction=0.1@4", PANDA.tasks, 50), Variant.LIVE)
     with pytest.raises(SamiError, match="'panda-satesac-ahead' looks ahead, but gets no ages here"):
         runner.round((3, 6), DynamicsChange.parse(TEXT, PANDA.tasks, 50), Variant.LIVE)
+    noise = GapProfile.of({"noise": 0.001})
+    change = DynamicsChange({"mass": 1.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1}, 4, (noise, noise))
+    assert len(runner.round((3, 6), change, Variant.LIVE)) == 2, "noise makes nothing late"
     runner.close()

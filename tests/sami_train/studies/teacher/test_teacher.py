@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -204,6 +205,14 @@ def test_a_teacher_of_an_environment_that_gives_other_numbers_by_now_is_refused(
         load_teacher(folder)
 
 
+def test_a_teacher_is_not_used_or_continued_once_a_number_means_something_else(folder, monkeypatch):
+    first, *rest = GO2.numbers
+    monkeypatch.setattr(type(GO2), "numbers", ["another", *rest])
+    for use in (load_teacher, lambda path: train_teacher(path, CONFIG, 3 * ROUND, every=10**9, on_measured=silent)):
+        with pytest.raises(RunError, match=re.escape(f"was trained with {first}, where go2 has another now")):
+            use(folder)
+
+
 def test_two_processes_do_not_train_one_teacher(folder):
     with locked(folder / "lock"), pytest.raises(SamiError, match="is in use by process"):
         train_teacher(folder, CONFIG, 9 * ROUND, every=10**9, on_measured=silent)
@@ -253,8 +262,9 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     untrained = ("critic", "momentum_encoder", "actor.log_std", "log_temperature")
     assert not [name for name in weights.arrays if name.startswith(untrained)]
     assert weights.header.temperature is None, "it never learned one"
-    with pytest.raises(RunError, match="is a student; continue it by sami distil"):
-        resume(run.path, steps=2 * steps)
+    for more in (2 * steps, None):
+        with pytest.raises(RunError, match="is a student; continue it by sami distil"):
+            resume(run.path, steps=more)
     assert run.agent.is_file()
 
 
