@@ -224,6 +224,8 @@ def of_the_world() -> Iterator[Case]:
             {"stop_on_alarm": {"steps": 1, "then": "hold", "score": 1.5}, "rest": 0.0, **hiding},
             [*along(0.1), Score(2.0), *measured((0.1, 0.9, 0, 0), (0.9, 0.9, 0, 0), start=PERIOD)],
         )
+    stale = [*along(0.1), Score(2.0), *old(2, PERIOD)]
+    yield "age hides no alarm that stops", {"stop_on_alarm": {"steps": 1, "then": "stop", "score": 1.5}}, stale
     yield from _adapting()
     box = {"workspace": {"effort.x": [-0.2, 0.2]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
     out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]

@@ -56,7 +56,7 @@ class OwnArm:
     def write(self, action):
         if self.latest.clock.now() - self.measured > 0.3:  # a person's pause reads nothing that the gate could judge
             raise AdapterError("the joints fell silent, so no velocities are computed from where they were.")
-        shift = np.maximum(self.reach * action[:3], [-1.0, -1.0, -self.values["ee_position"][2]])  # above the table
+        shift = np.maximum(self.reach * action[:3], [-1, -1, min(-self.values["ee_position"][2], 0)])  # above the table
         motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
         width = self.gripper.command(self.values["gripper_width"][0] + 0.2 * action[3])
         self.link.send(velocities=motion.velocities.tolist(), gripper=width)

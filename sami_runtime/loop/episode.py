@@ -207,7 +207,9 @@ class RunningEpisode:
         try:
             self._beat()
             result = self.gate.write(ruling)
-        except SafetyStop as stop:  # another thread, or the adapter, tripped the gate: record the tick before it ends
+        except (
+            SafetyStop
+        ) as stop:  # another thread tripped the gate, or the adapter stopped: record the tick before it ends
             error = stop
         latch(self.gate, self.watchdog)  # the watchdog may have fired while the write hung
         laps.append(time.perf_counter())
@@ -417,6 +419,7 @@ def run_episode(
             stop.report = partial
             raise stop from error
         if isinstance(error, SafetyStop):
+            guard.trip(str(error).rstrip("."))  # also if the adapter stopped the robot by itself
             error.report = partial
         raise
     finally:

@@ -466,10 +466,9 @@ class Watch:
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return the first of the strictest objections; `now` [s] is None if the stamps are of another clock."""
-        for rule in self._rules:
-            if (reason := rule.judge(observation, now)) is not None:
-                return Objection(reason)
-        objections = [*(rule.judge() for rule in self._of_context), self._world.judge(observation, now)]
+        refused = next(filter(None, (rule.judge(observation, now) for rule in self._rules)), None)
+        world = Objection(refused) if refused else self._world.judge(observation, now)
+        objections = [*(rule.judge() for rule in self._of_context), world]
         return min(filter(None, objections), key=lambda objection: THENS.index(objection.then), default=None)
 
 

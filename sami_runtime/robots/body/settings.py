@@ -179,8 +179,10 @@ class BodySettings(RobotTable):
         if self.velocities is None and (self.kp is not None or self.command != "joint_positions"):
             reason = "kp and kd are set" if self.kp is not None else f'command is "{self.command}"'
             return f"{reason}, and velocities is not. Name the signal of the joints' velocities."
-        if self.torque.most is not None and self.kp is None:
-            return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
+        if self.torque != MostKeys() and self.kp is None:
+            return "torque is limited without kp and kd, and it follows from them. Set the motors' gains."
+        if self.velocity.then != "scale" and self.velocity.most is None and self.model is None:
+            return "velocity.then is set, and velocity.most is not. Set the limit, or model, which may have one."
         if self.command == "hand" and not (self.model and self.hand):
             return 'command = "hand" needs model and hand: the file, and the body or site that moves.'
         if self.command == "hand" and not np.isfinite(self.by_joint(self.acceleration, np.inf)).all():

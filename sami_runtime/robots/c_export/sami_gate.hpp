@@ -355,10 +355,10 @@ class Gate {
   // Observations: the rules of watch.py, in their order.
 
   Reason judge(const Observation<M>& observation, double now) {
-    if (const Reason reason = judge_age(observation, now)) return reason;
-    if (const Reason reason = judge_order(observation)) return reason;
-    if (const Reason reason = judge_frozen(observation)) return reason;
-    Reason reason = judge_world(observation);  // among equals, the alarm's comes first, the world's last
+    Reason reason = judge_age(observation, now);
+    if (!reason) reason = judge_order(observation);
+    if (!reason) reason = judge_frozen(observation);
+    if (!reason) reason = judge_world(observation);  // a stricter rule of the context comes first, or an equal one
     if (limits_.adapt_steps > 0 && adapting_ > limits_.adapt_steps && (!reason || limits_.adapt_then >= then_)) {
       then_ = limits_.adapt_then;
       reason = {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};

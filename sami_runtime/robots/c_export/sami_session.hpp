@@ -238,11 +238,13 @@ class Runtime {
       : gate(limits), period_(limits.period), command_delay_s_(command_delay_s), deadline_s_(limits.deadline_s) {}
 
   // Begins an episode. False if the gate tripped and was not re-armed.
-  bool begin() {
+  //   period        of the caller's loop [s], which may be faster than the policy
+  bool begin(double period) {
     session.reset();
     telemetry.reset();
-    return gate.begin();
+    return gate.begin(period);
   }
+  bool begin() { return begin(period_); }
 
   // Makes one tick of the policy: judges the observation, steps, limits, writes. If gate.tripped() is set afterwards,
   // the caller has to stop the robot.

@@ -41,6 +41,7 @@ class Rename(Around):
         self.names = dict(names)
         self.observation = tuple(self._renamed(signal) for signal in inner.observation)
         self.action = self._renamed(inner.action)
+        self.basis = tuple(self._name(name) for name in getattr(inner, "basis", ()))
         renamed = [signal.name for signal in self.observation]
         if twice := sorted({name for name in renamed if renamed.count(name) > 1}):
             raise AdapterError(f"two signals would be called {', '.join(twice)}; give each a name of its own.")

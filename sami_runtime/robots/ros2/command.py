@@ -73,7 +73,7 @@ class Hand:
         assert joints is not None
         shift = self._reach * action[:3]
         height = self._base.points(self._ik.pose(joints.positions).translation)[2]
-        shift[2] = max(shift[2], -height)  # not below the table
+        shift[2] = max(shift[2], min(-height, 0.0))  # not below the table; nor up from there unless the action says so
         motion = self._ik.move(joints.positions, self._base.inverse.vectors(shift), self._period)
         messages = self.motion_messages(joints, motion.velocities, width + WIDTH_M * float(action[3]))
         applied = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])

@@ -125,11 +125,7 @@ class Sources:
         return [*(topic.fault for topic in self.topics.values() if topic.fault), *self.dropped()]
 
     def _measured(self, topic: TopicFilter, stamp: float, received: float) -> float:
-        """Return the time of a measurement [s], by the loop's clock.
-
-        Raises:
-            AdapterError: There is no stamp, or it is in the future.
-        """
+        """Return the time of a measurement [s], by the loop's clock. AdapterError: no stamp, or one in the future."""
         if not stamp > 0.0:
             raise AdapterError(f"its stamp is {stamp:g} s: whoever sends it does not stamp it")
         if topic.settings.clock == "theirs":

@@ -176,7 +176,7 @@ class UnitreeAdapter:
             SafetyStop: The robot was stopped, with the reason; no targets were sent.
         """
         self._require_open()
-        self._require_upright()
+        self._require_upright(STANDING_S)  # a person's pause reads nothing that the gate could judge
         self._is_standing, self._is_driven = False, True
         self._link.hold(self._mapping.setpoint(action), self.settings.hold_s)
         self._last_action = np.array(action, np.float32)

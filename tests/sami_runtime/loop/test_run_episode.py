@@ -286,11 +286,19 @@ def test_a_robot_that_says_at_a_write_that_it_was_stopped_ends_the_episode_with_
             return super().write(action)
 
     adapter = Falls()
+    gate = SafetyGate(adapter, session.contract)
     with pytest.raises(SafetyStop, match="the robot has fallen"):
-        run_episode(session, adapter, on_step=records.append)
+        run_episode(session, adapter, gate=gate, on_step=records.append)
     assert (adapter.writes, adapter.stops) == (4, 1)
     assert records[-1].executed is None
     assert records[-1].limited_by == ("stop",)
+    with pytest.raises(
+        SafetyStop, match=r"the robot has fallen\. The motors are damped\. Nothing more is written until"
+    ):
+        run_episode(session, adapter, gate=gate)
+    assert adapter.writes == 4, "the next episode begins only once a person has rearmed the gate"
+    gate.rearm()
+    assert run_episode(session, adapter, gate=gate, max_steps=5).steps == 5
 
 
 def test_periods_that_a_stale_read_took_count_towards_the_stop(session, arm):

@@ -66,6 +66,13 @@ def test_a_context_that_holds_hides_no_rule_that_is_stricter(session, arm, limit
     assert bool(gate.tripped) is (strict == "stop")
 
 
+def test_an_observation_that_is_too_old_hides_no_alarm_that_stops(session, arm):
+    gate = SafetyGate(arm(), session.contract, Limits(stop_on_alarm={"steps": 1, "then": "stop"}))
+    gate.record_telemetry(Reading(9, 0.0, Phase.READAPTING, score=9.0, alarm=True))
+    gate.hold(gate.fault(frame([0, 0], 0.0), 5.0), 5.0)
+    assert gate.tripped.startswith("alarm")
+
+
 def test_a_policy_that_settles_in_time_is_never_disturbed(session, arm):
     gate = SafetyGate(arm(), session.contract, Limits(time_to_adapt=3))
     for step in range(60):

@@ -49,7 +49,9 @@ class Millimetres:
 
 def test_renamed_signals_keep_values_stamps_and_all_that_is_declared():
     inner = Millimetres()
+    inner.basis = ("tcp", "width")
     robot = Rename(inner, {"tcp": "ee_position", "go": "displacement"})
+    assert robot.basis == ("ee_position", "width"), "the gate judges the age of what commands are computed from"
     assert [signal.name for signal in (*robot.observation, robot.action)] == ["ee_position", "width", "displacement"]
     assert robot.observation[0].model_copy(update={"name": "tcp"}) == inner.observation[0]
     assert robot.action.moves["x"].element == "ee_position.x"

@@ -113,6 +113,18 @@ def test_the_hand_is_not_sent_below_the_table(ik, base, contract):
     assert height + lowered > -2e-3
 
 
+def test_a_hand_that_measures_below_the_table_rises_only_if_the_action_says_so(ik, base, contract):
+    """A wrong calibration or a contact must not make an arm at rest move."""
+    below = ik.home + [0.0, 0.36, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert base.points(ik.pose(below).translation)[2] < 0.0
+    commander, rises = Hand(settings(), contract, ik, base), []
+    for up in (-1.0, 0.0, 0.5):
+        command = commander.of(np.float32([0.0, 0.0, up, 0.0]), Joints(0.0, below, np.zeros(7)), 0.0)
+        rises.append(base.vectors(ik.velocity(below, command.messages[ARM].data))[2] / contract.rate_hz)
+    assert rises[:2] == pytest.approx([0.0, 0.0], abs=1e-4)
+    assert rises[2] > 2e-3
+
+
 def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
     config = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
     command = Elements(config, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)

@@ -333,6 +333,23 @@ def test_a_robot_that_was_started_again_is_driven_on(robot, monkeypatch):
             again.thread.join()
 
 
+def test_a_robot_that_tells_nothing_any_more_is_not_driven_in_a_pause_either(robot, monkeypatch):
+    """A person's pause reads nothing, so that the gate judges no age."""
+    monkeypatch.setattr(adapters, "STANDING_S", 0.5)
+    with closing(connect(hold_s=PATIENCE_S)) as adapter:
+        adapter.reset()
+        adapter.write(np.zeros(12, np.float32))
+        robot.silent, end = True, time.monotonic() + PATIENCE_S
+        try:
+            with pytest.raises(SafetyStop, match=r"the robot reported nothing for 0\.5\d* s"):  # noqa: PT012
+                while time.monotonic() < end:
+                    adapter.write(np.zeros(12, np.float32))
+                    time.sleep(0.02)
+        finally:
+            robot.silent = False
+        robot.until(lambda: robot.kp == 0.0)
+
+
 def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):
     with closing(connect(command="forward=0.0", stand_s=PATIENCE_S, hold_s=0.2)) as adapter:
         threading.Timer(0.5, setattr, (robot, "silent", True)).start()
