@@ -233,9 +233,16 @@ def test_the_table_prints_losses_seeds_and_what_is_missing():
     assert "| sami-tesac (201) | training | sb3-sac-stacked | skrl-recurrent-sac |" in lines
 
 
-@pytest.mark.parametrize(("minutes", "seeds", "concludes"), [(30.0, 3, True), (3.0, 3, False), (30.0, 1, False)])
-def test_few_minutes_or_few_seeds_conclude_nothing(minutes, seeds, concludes):
-    runs = [_run(method, seed, [1, 2], minutes) for method in METHODS for seed in range(seeds)]
+@pytest.mark.parametrize(
+    ("minutes", "seeds", "controls", "concludes"),
+    [(30.0, 3, 3, True), (30.0, 3, 0, True), (3.0, 3, 3, False), (30.0, 1, 3, False)],
+)
+def test_few_minutes_or_few_seeds_conclude_nothing_but_controls_may_lack_seeds(minutes, seeds, controls, concludes):
+    runs = [
+        _run(name, seed, [1, 2], minutes)
+        for name, method in METHODS.items()
+        for seed in range(controls if method.control else seeds)
+    ]
     lines = list(tables(runs, lambda scores: {name: (0.0, 0.0, 0.0) for name in scores}))
     assert any(line.startswith("**No conclusion**") for line in lines) != concludes
 
