@@ -187,10 +187,11 @@ def test_the_returns_below_the_readmes_film_are_those_that_were_measured():
     raw = json.loads((ROOT / "results" / "adaptation-half-cheetah" / "adaptation.json").read_text(encoding="utf-8"))
     changes = {change["change"]: change for change in raw["changes"]}
     lighter, control = ({row["variant"]: row["ret"] for row in changes[text]["rows"]} for text in LIGHTER_AND_CONTROL)
-    live, frozen = (f"{lighter[arm]['value']:,.0f} ± {lighter[arm]['error']:,.0f} {arm}" for arm in ("live", "frozen"))
-    without = " and ".join(f"{control[arm]['value']:,.0f}" for arm in ("live", "frozen"))
+    arms = ("live", "frozen", "constant")
+    returns = ", ".join(f"{lighter[arm]['value']:,.0f} ± {lighter[arm]['error']:,.0f} {arm}" for arm in arms)
+    without = "{}, {} and {}".format(*(f"{control[arm]['value']:,.0f}" for arm in arms))
     caption = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("\n- **")[0].split())
-    assert f"{live}, {frozen}; without a change {without}" in caption
+    assert f"{returns}; without a change {without}" in caption
     assert {changes[text]["episodes"] for text in LIGHTER_AND_CONTROL} == {40}
     assert "[40 starts]" in caption
 
