@@ -13,7 +13,7 @@ from ...output import print_text
 
 def teach(
     out: Annotated[Path, typer.Option(help="Folder of the teacher and its metrics.jsonl; a teacher in it continues.")],
-    env: Annotated[str, typer.Option(help="Environment: go2, or your own: ROBOT.toml.")] = "go2",
+    env: Annotated[str, typer.Option(help="Environment: go2, half-cheetah ..., or ROBOT.toml.")] = "go2",
     steps: Annotated[int, typer.Option(min=1, help="Environment steps in all, with those already done.")] = 30_000_000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     blind: Annotated[

@@ -19,6 +19,7 @@ from sami_train.envs.mujoco.bodies import RobotStep
 from sami_train.envs.mujoco.env import STRONGEST, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.mujoco.task_env import LARGEST, NO_RESET, blown_up
+from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Task, Tasks, TaskSpace, draw
 from sami_train.machine import usable_cores
 
@@ -171,7 +172,7 @@ class TeacherRows(Rows):
         """Push the robots of some rows; does nothing unless a subclass, such as `Go2Batch`, implements it."""
 
 
-class MujocoBatch(Rows):
+class MujocoBatch(TeacherRows):
     """n robots of the benchmark in n tasks; the vector environments and rollouts use it.
 
     With the same seed and actions, a row and `MujocoSkillEnv` go through the same episode, bit for bit.
@@ -208,6 +209,8 @@ class MujocoBatch(Rows):
         self._ctrl = self._batch.bind("ctrl")
         self._contact = self._batch.bind("cfrc_ext") if robot.options.contact_cost else None
         self._mask = np.ones((rows, robot.model.nu))
+        self._code = TaskCode.of(self.space.features, self.space.resolve("training"))
+        self._codes = np.zeros((rows, self._code.size), np.float32)
         self._speed = np.zeros(rows)
         self._energies, self._energy = self._batch.bind("energy"), np.full(rows, np.inf)
 
@@ -219,6 +222,10 @@ class MujocoBatch(Rows):
     def observations(self) -> np.ndarray:
         """Return the rows' present observations, (n, D) float32."""
         return self.robot.body.observe(self._qpos, self._qvel, self._speed)
+
+    def privileged(self) -> np.ndarray:
+        """Return the codes of the rows' tasks (n, P) float32, which only a teacher reads."""
+        return self._codes.copy()
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
         """Step all rows by actions (n, A) in [-1, 1], also rows whose episode is over; the caller resets them.
@@ -244,6 +251,7 @@ class MujocoBatch(Rows):
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)
         self._mask[i], self._energy[i] = self.robot.mask(task), np.inf  # its change by a task is no gain
+        self._codes[i] = self._code.encode([task])[0]
 
 
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):

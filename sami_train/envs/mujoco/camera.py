@@ -149,11 +149,7 @@ class Offscreen:
 
 
 def _opengl(size: tuple[int, int]) -> Any:
-    """Return an OpenGL context of the first backend that works, or of the backend in MUJOCO_GL if it is set.
-
-    Raises:
-        SamiError: no backend works; the message has the reason for each.
-    """
+    """Return an OpenGL context of the first backend that works, or of MUJOCO_GL's; raise SamiError if none works."""
     choice = os.environ.get("MUJOCO_GL", "").lower()
     windowed = ["glfw"] if os.environ.get("DISPLAY") or sys.platform != "linux" else []
     kinds = [choice] if choice in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *windowed]

@@ -281,11 +281,7 @@ def require_excitation(log: Log) -> np.ndarray:
 
 
 def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
-    """Check that a log can identify a delay.
-
-    Raises:
-        SamiError: Excited commands move nothing in the reference, or there are too few motions between readings.
-    """
+    """Raise SamiError if excited commands move nothing in the reference, or motions between readings are too few."""
     excited = require_excitation(log)
     answers = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
     if not answers:

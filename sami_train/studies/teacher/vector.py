@@ -46,8 +46,8 @@ def training_batch(spec: EnvironmentSpec, rows: int) -> TeacherRows:
     batch = make_batch(spec, rows, threads=0) if spec.batch_entry_point else None
     if not isinstance(batch, TeacherRows):
         raise SamiError(
-            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 and robots "
-            "of TOML files have one. Give its spec the batch_entry_point of a TeacherRows: "
+            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2, the MuJoCo "
+            "robots and robots of TOML files have one. Give its spec the batch_entry_point of a TeacherRows: "
             "sami_train/envs/mujoco/batch.py."
         )
     return batch

@@ -228,7 +228,21 @@ def test_a_measurement_has_every_set_and_metric(folder, monkeypatch):
 
 def test_an_environment_without_privileged_information_is_refused():
     with pytest.raises(SamiError, match=r"has no batch with privileged\(\)"):
-        training_batch(ENVIRONMENTS["hopper"], 2)
+        training_batch(ENVIRONMENTS["panda"], 2)
+
+
+def test_a_teacher_of_a_mujoco_robot_is_told_its_task(tmp_path):
+    config = TeacherConfig(env="crippled-hopper", rows=8, rollout=8, units=16)
+    teacher = train_teacher(tmp_path / "teacher", config, ROUND, every=10**9, on_measured=silent)
+    batch = training_batch(ENVIRONMENTS["crippled-hopper"], 2)
+    tasks = [{"mass": 1.25, "damping": 1.0, "crippled": [part]} for part in (0, 1)]
+    observation = batch.reset([0, 0], tasks)
+    assert (observation[0] == observation[1]).all(), "the same start"
+    privileged = batch.privileged()
+    assert privileged[:, 0].tolist() == [1.0, 1.0], "the largest mass of the training tasks"
+    assert [np.flatnonzero(row[2:]).tolist() for row in privileged] == [[0], [1]], "the part that is dead"
+    first, second = teacher.act(observation, privileged)
+    assert (first != second).any()
 
 
 def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path, monkeypatch):
