@@ -46,11 +46,7 @@ def _compose(
     dry_run: bool,
     simulator: bool,
 ) -> Adapter:
-    """Wrap an adapter for the loop: sim-to-real profile, dry run, time scaling, then sensor-bias calibration.
-
-    Raises:
-        UnknownName, SamiError: The profile or the limits' `known` values do not fit the adapter or the contract.
-    """
+    """Wrap an adapter for the loop: sim-to-real profile, dry run, time scaling, then sensor-bias calibration."""
     wrapped = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
     wrapped = DryRun(wrapped) if dry_run else wrapped
     wrapped = wrapped if settings.slower == 1 else Slowed(wrapped, settings.slower)
@@ -79,10 +75,7 @@ def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
 def _warn_of_missing(
     contract: Contract, limits: Limits | None, watchdog: LoopWatchdog | None, guards: Collection[str], guards_only: bool
 ) -> None:
-    """Issue one `SafetyWarning` for each protection that a robot's run lacks.
-
-    It does not report guards that the caller turned off. With `guards_only` it reports only guards of observations.
-    """
+    """Issue a `SafetyWarning` for each protection that a robot's run lacks and the caller did not turn off."""
     whole, name = not guards_only, contract.name
     missing = {
         "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the robot's file "

@@ -264,10 +264,7 @@ class RunningEpisode:
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ending)
 
     def _ask_policy(self, observation: Observation | None, start_time: float, periods: int) -> tuple[Outcome, str, int]:
-        """Run the policy, `periods` steps after it was due last; if it may not act, its recurrent state stays the same.
-
-        Returns the outcome, the reason why the policy did not act (else empty), and the steps passed in the session.
-        """
+        """Run the policy `periods` steps after it was due last; return outcome, why it did not act, steps passed."""
         before = max(0, periods - 1)  # missed steps
         self.session.elapse(before)
         outcome, reason = self._answer(observation, start_time)

@@ -228,11 +228,7 @@ def _json(text: str | bytes) -> Any:
 
 
 def _about(value: Any) -> dict[str, Any]:
-    """Return the metadata of a recording, after a check of the types that other code relies on.
-
-    Raises:
-        ValueError, LookupError: A value has another type, or is missing.
-    """
+    """Return the metadata of a recording, after a check of the types that other code relies on."""
     if not isinstance(value, dict):
         raise ValueError("its description of itself is no table")
     if value.get("version") in READABLE:

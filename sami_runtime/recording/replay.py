@@ -240,11 +240,7 @@ class _Driver(NamedTuple):
 
 
 def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Driver]:
-    """Return the models that drove, in order; only the first one if there is one session.
-
-    Raises:
-        SamiError: The number of sessions is wrong, or a session cannot follow its model.
-    """
+    """Return the models that drove, in order; only the first one if there is one session."""
     swaps = [(episode, record.swapped) for episode, record in recording.steps if record.swapped]
     if len(sessions) not in (1, 1 + len(swaps)):
         raise SamiError(

@@ -124,10 +124,7 @@ class Workspace:
         drop_before(self._commands, now - self._longest_age)  # here too, because a person's pause learns no positions
 
     def _slow(self, way: Float64) -> Float64:
-        """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).
-
-        A distance is in units of the action times one period.
-        """
+        """Return the largest actions (M,) that can still be stopped within `way` (M,) [action x period]."""
         braked = np.isfinite(self._change) & np.isfinite(way)
         return np.where(braked, longest_step(np.where(braked, way, 0.0), np.where(braked, self._change, 1.0)), way)
 

@@ -418,7 +418,7 @@ class ContextSAC(BaseAlgorithm):
         """
         config, policy = self.config, self.policy
         omitted = () if targets else tuple(TARGETS)
-        if not self.learner.critic_optimizer.state:  # only encoder and mean action of a student have learned
+        if not (self.learner.critic_optimizer.state or config.init.source):  # of a student, which has trained no critic
             omitted = (*TARGETS, "critic.", "actor.log_std", "log_temperature")
         header = WeightsHeader(
             env=config.env,

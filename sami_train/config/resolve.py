@@ -75,15 +75,17 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
 
 
 def _require_updates(config: TrainConfig) -> None:
-    """Raise ConfigError if the run ends before its first update."""
-    if config.updates_after(config.steps) > 0:
+    """Raise ConfigError if the run ends before its first update of the policy."""
+    steps, warmup, critics = config.steps, config.exploration.warmup_steps, config.init.critic_updates
+    after = config.learning.train_every * (critics // config.learning.gradient_steps + 1)
+    if steps >= warmup + after:
         return
-    steps, warmup, every = config.steps, config.exploration.warmup_steps, config.learning.train_every
-    shorter = f", or an exploration.warmup_steps of at most {steps - every:,}" if steps >= every else ""
+    shorter = f", or an exploration.warmup_steps of at most {steps - after:,}" if steps >= after else ""
+    critics_only = f", {critics:,} updates of the critics alone (init.critic_updates)" if critics else ""
     raise ConfigError(
-        f"steps is {steps:,} and exploration.warmup_steps {warmup:,}: the run would learn nothing, since the first "
-        f"update comes after {warmup + every:,} steps (the warm-up, then learning.train_every). Set steps to at least "
-        f"that{shorter}."
+        f"steps is {steps:,} and exploration.warmup_steps {warmup:,}: the run would learn nothing, since the policy's "
+        f"first update comes after {warmup + after:,} steps (the warm-up{critics_only}, then learning.train_every). "
+        f"Set steps to at least that{shorter}."
     )
 
 

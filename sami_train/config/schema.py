@@ -6,6 +6,7 @@ A key that every preset sets has no default here, so that its value is written i
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -315,6 +316,8 @@ class TrainConfig(Settings):
                 f"learning.hindsight is above 0 and collection.reward is {self.collection.reward!r}: hindsight writes "
                 "rewards of -1 and 0. Set collection.reward=sparse or learning.hindsight=0."
             )
+        if self.init.anchor and not self.init.source:
+            raise ConfigError(f"init.anchor is {self.init.anchor} without --init, so there is no policy to stay near.")
         if self.collection.end_on_fall and not self.learning.clip_targets:
             raise ConfigError(
                 "collection.end_on_fall is true and learning.clip_targets false: only clipped targets give a failed "
@@ -468,6 +471,11 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
                 f"learning.aux_dynamics is {weight}, but the training tasks of {env} do not differ in any feature "
                 "that a context could identify. Set it to 0."
             )
+    for key in ("with_profile.estimate", "learning.aux_dynamics"):
+        if values[key] and config.init.keep_encoder:
+            yield f"{key} is {values[key]}, but the encoder is kept as it is. Set it to 0, or init.keep_encoder=false."
+    if (entropy := learning.target_entropy) >= spec.action.size * math.log(2.0):
+        yield f"learning.target_entropy is {entropy:g} nats; {spec.action.size} elements have less. Set it below 0."
     if rules.estimate > 0 and learner.encoder != "lstm":
         yield (
             f"with_profile.estimate is {rules.estimate}, but only an LSTM encoder estimates the present, and "

@@ -108,6 +108,8 @@ class Rollout:
             for row in running:
                 recorders[row].keep_state(self.policy, row, self.state_every)
             actions, _ = self.policy.step(observation, noise)
+            if not np.isfinite(actions).all():
+                raise SamiError("the policy's actions are not finite: the training diverged. Lower its learning rates.")
             for row in list(running):
                 recorder = recorders[row]
                 if self.exploration is not None:

@@ -151,11 +151,7 @@ class BodyGate(SafetyGate):
         return ruling._replace(action=action, limited_by=limited_by)
 
     def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:
-        """Return lowest positions, highest positions and highest speeds, (J,) each, at which the policy may take over.
-
-        Raises:
-            SamiError: Neither `start.within` nor the contract's training range defines the positions.
-        """
+        """Return lowest and highest positions and highest speeds, (J,) each, at which the policy may take over."""
         settings = self.body.settings
         start, free = settings.start, np.full(len(settings.joints), np.inf)
         if start is None:
@@ -206,11 +202,7 @@ class BodyGate(SafetyGate):
         return name
 
     def _layout(self, contract: Contract) -> tuple[NDArray[np.intp], Array, Array]:
-        """Return the indices, scale and offset of the action's elements that form a command: (S,) each.
-
-        Raises:
-            UnknownName, SamiError: An element is not in the action, their number is wrong, or a scale is 0.
-        """
+        """Return the indices, scale and offset of the action's elements that form a command: (S,) each."""
         settings, action = self.body.settings, contract.action
         default = action.elements[:3] if settings.command == "hand" else settings.joints
         elements = default if settings.elements is None else settings.elements

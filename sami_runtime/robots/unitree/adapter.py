@@ -228,11 +228,7 @@ class UnitreeAdapter:
         self._latest.put(sent_at, **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:
-        """Return the source of the command; None for the remote control, or if the policy reads no command.
-
-        Raises:
-            SamiError, UnknownName: The command in the settings is invalid.
-        """
+        """Return the source of the command; None for the remote control, or if the policy reads no command."""
         rest = {element: 0.0 for elements in self._mapping.commands.values() for element in elements}
         if self.settings.command == REMOTE or not (rest or self.settings.command):
             return None
@@ -245,11 +241,7 @@ class UnitreeAdapter:
         return dict(zip(("forward", "left", "turn"), velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
-        """Wait for the first reading and for a subscriber of the commands, and listen for a second robot or adapter.
-
-        Raises:
-            AdapterError: The robot reports nothing, or does not subscribe to commands.
-        """
+        """Wait for a reading and a subscriber of commands (else AdapterError); listen for a second robot or adapter."""
         deadline = time.monotonic() + self.settings.heard_s
         while not (self._link.reading and self._link.has_listener) and time.monotonic() < deadline:
             time.sleep(POLL_S)

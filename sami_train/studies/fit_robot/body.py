@@ -231,11 +231,7 @@ def _recorded(
 def _actions(
     path: Path, model: mujoco.MjModel, actuators: list[str], about: ActionRange | None, contract: Contract
 ) -> tuple[list[int], Array, Array]:
-    """Return each actuator's element of the action, its control for an action of 0, and the control's gain.
-
-    Raises:
-        SamiError: The action's elements do not have the actuators' names.
-    """
+    """Return each actuator's element of the action, its control for an action of 0, and the control's gain."""
     action = contract.action
     if sorted(action.elements) != sorted(actuators):
         recorded = enumeration(action.elements)

@@ -198,6 +198,8 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"learning.reward_offset": float("inf")}, "learning.reward_offset is inf; it must be"),
         ({"learning.critic_rate": float("inf")}, "learning.critic_rate is inf; it must be"),
         ({"learning.momentum_rate": 2.5}, "learning.momentum_rate is 2.5; it must be above 0 and at most 1"),
+        ({"learning.target_entropy": 6.0}, "learning.target_entropy is 6 nats; 4 elements have less. Set it below 0"),
+        ({"init.anchor": 2.0}, "init.anchor is 2.0 without --init, so there is no policy to stay near"),
         ({"learning.critic_target_rate": 0}, "learning.critic_target_rate is 0.0; it must be above 0 and at most 1"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"steps": 1.5}, "steps is 1.5; it must be of type int"),

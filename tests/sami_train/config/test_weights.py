@@ -92,6 +92,16 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
         assert array[of] == pytest.approx(policy[name].numpy()[of], rel=1e-5), name
 
 
+def test_fine_tuning_that_would_end_while_only_new_critics_learn_is_refused():
+    hopper = {"env": "hopper", "init.source": "hopper-satesac"}
+    with pytest.raises(ConfigError, match=r"learn nothing, since the policy's .* 2,000 updates of the critics alone"):
+        resolve("fast-cpu", {**hopper, "steps": 60_000})
+    least = resolve("fast-cpu", {**hopper, "steps": 200_000, "exploration.warmup_steps": 5_000})
+    assert least.updates_after(least.steps) > least.init.critic_updates
+    with pytest.raises(ConfigError, match=r"learning\.aux_dynamics is 1\.0, but the encoder is kept as it is"):
+        resolve("fast-cpu", {**hopper, "learning.aux_dynamics": 1.0})
+
+
 def test_an_actor_without_a_deviation_begins_with_the_target_entropy():
     source = {"env": "hopper", "init.source": "hopper-satesac", "learning.target_entropy": -3.0}
     actor = agent_of(**source).policy.actor

@@ -84,6 +84,12 @@ def test_what_is_not_finite_ends_the_training_at_once(weights, where):
     env.close()
 
 
+def test_a_policy_that_diverged_is_not_blamed_on_the_environment(envs, weights):
+    arrays = {name: np.full_like(array, np.nan) for name, array in weights.arrays.items()}
+    with pytest.raises(SamiError, match="the policy's actions are not finite: the training diverged"):
+        rollout(envs, dataclasses.replace(weights, arrays=arrays)).round([0, 1, 2])
+
+
 def test_tasks_are_visited_in_turn(envs, weights):
     episodes = rollout(envs, weights).round([5, 6, 7])
     tasks = SPEC.tasks.sets["training"]

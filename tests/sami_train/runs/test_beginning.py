@@ -74,6 +74,9 @@ def test_a_run_that_starts_from_another_acts_as_it_did_before_its_first_update(s
     assert same(weights(before, ["log_temperature"]), weights(after, ["log_temperature"]))
     first, second = before.policy.numpy_weights().arrays, after.policy.numpy_weights().arrays
     assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert after.weights().arrays.keys() == before.weights().arrays.keys(), (
+        "its critics came along, and stay in its file"
+    )
     assert (config.init.source, config.init.sha256) == (str(folder), sha256_of(folder / WEIGHTS_FILE))
 
 
@@ -95,7 +98,7 @@ def test_a_run_lists_the_commands_of_the_teacher_and_the_student_that_it_began_f
 
 def test_critics_that_begin_anew_learn_alone_at_first(source):
     folder, before = source
-    config = resolve("fast-cpu", FINE | {"init.source": str(folder), "init.critic_updates": 1_000})
+    config = resolve("fast-cpu", FINE | {"init.source": str(folder), "init.critic_updates": 1_000, "steps": 30_000})
     agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
     train.start_from(agent, config)
     agent.learn(200)
