@@ -105,7 +105,7 @@ def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):
         "ContextPolicy", make(SPEC), resolve("fast-cpu", KEYS | {"with_profile.estimate": 0.0}), device="cpu"
     )
     write_weights(tmp_path / "plain.safetensors", plain.weights())
-    keys = {**KEYS, "init.source": str(tmp_path / "plain.safetensors")}
+    keys = {**KEYS, "init.source": str(tmp_path / "plain.safetensors"), "init.keep_encoder": False}
     tuned = ContextSAC("ContextPolicy", make(SPEC), resolve("fast-cpu", keys), device="cpu")
     start_from(tuned, tuned.config)
     assert torch.equal(tuned.policy.encoder.lstm.weight_ih_l0, plain.policy.encoder.lstm.weight_ih_l0)
